@@ -1,0 +1,35 @@
+"""Throw-away servers for tests, experiments and benchmarks, each on a free port with a directory of its own.
+
+    with servers.postgresql() as server:
+        server.new_database()   # a URL
+        server.kill()           # SIGKILL, every process of it
+        server.start()          # the same port and data
+
+They start with settings that lose nothing; another setting is an argument: ``postgresql(fsync="off")``.
+A process is found and ended by its id, so servers of the machine itself are never touched. Linux only.
+"""
+
+from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
+from tests.servers.server import Server, ServerFailed, ServerMissing
+
+__all__ = ["Server", "ServerFailed", "ServerMissing", "mariadb", "postgresql", "rabbitmq", "redis"]
+
+
+def postgresql(**settings: str) -> Server:
+    """Start PostgreSQL; ``settings`` are those of postgresql.conf."""
+    return Server(POSTGRESQL, settings)
+
+
+def mariadb(**settings: str) -> Server:
+    """Start MariaDB; ``settings`` are its system variables."""
+    return Server(MARIADB, settings)
+
+
+def redis(**settings: str) -> Server:
+    """Start Redis; ``settings`` are those of redis.conf."""
+    return Server(REDIS, settings)
+
+
+def rabbitmq(**settings: str) -> Server:
+    """Start RabbitMQ; ``settings`` are those of rabbitmq.conf."""
+    return Server(RABBITMQ, settings)
