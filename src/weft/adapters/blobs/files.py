@@ -1,0 +1,117 @@
+"""Blobs as files in a directory. A key is a path below it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from weft.errors import Invalid
+
+SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,200}")
+LONGEST_KEY = 1000
+REMOVED_FOLDERS = 10
+INCOMING = "~"
+"""Begins the name of a file that is being written; no key can hold it."""
+
+
+class FileBlobs:
+    """Opened with ``file:/absolute/path`` or ``file:relative/path``. The directory is made when it is first needed."""
+
+    def __init__(self, url: str) -> None:
+        path = url.removeprefix("file:")
+        if path.startswith("//"):
+            host, slash, rest = path[2:].partition("/")
+            path = "" if host not in ("", "localhost") else slash + rest
+        if not path or "\0" in path:
+            raise Invalid("the blobs URL", url, "it must be file: and a path, such as file:./weft-data")
+        self._root = Path(path)
+
+    async def put(self, key: str, data: bytes) -> None:
+        await asyncio.to_thread(_put, self._path(key), data, self._root)
+
+    async def get(self, key: str) -> bytes | None:
+        return await asyncio.to_thread(_get, self._path(key))
+
+    async def delete(self, key: str) -> None:
+        await asyncio.to_thread(_delete, self._path(key), self._root)
+
+    def _path(self, key: str) -> Path:
+        segments = key.split("/")
+        if len(key) > LONGEST_KEY or not all(SEGMENT.fullmatch(part) and part.strip(".") for part in segments):
+            raise Invalid("a blob key", key, "it must be names of letters, digits, . _ and -, joined by /")
+        return self._root.joinpath(*segments)
+
+
+def _put(path: Path, data: bytes, root: Path) -> None:
+    """Write beside, then rename: a reader finds the old bytes or the new ones."""
+    try:
+        for _ in range(REMOVED_FOLDERS):
+            try:
+                _make_folder(path.parent)
+                return _replace(path, data)
+            except FileNotFoundError:
+                continue  # The folder was empty, and somebody's delete has just removed it.
+        _make_folder(path.parent)
+        _replace(path, data)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as taken:
+        key = path.relative_to(root).as_posix()
+        raise Invalid("a blob key", key, "it may not lie below another key, nor another below it") from taken
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=INCOMING, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _fsync_folder(path.parent)
+
+
+def _get(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _delete(path: Path, root: Path) -> None:
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return
+    for folder in path.parents:
+        if folder == root or not _removed(folder):
+            return
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError:
+        return False  # Not empty, or already gone.
+    return True
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for us alone, so that they survive a power cut."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _fsync_folder(folder.parent)
+
+
+def _fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

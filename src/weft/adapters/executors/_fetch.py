@@ -1,0 +1,130 @@
+"""One HTTP exchange with aiohttp. Imported on first use: a worker at rest does not hold the library."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+
+from weft.adapters.executors._request import Request, shown
+
+MOST_REDIRECTS = 10
+CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    """With lower-case names."""
+
+    body: bytes
+    """After decompression, and never longer than the request allows."""
+
+    truncated: bool
+
+    @property
+    def text(self) -> str:
+        _, _, charset = self.headers.get("content-type", "").lower().partition("charset=")
+        try:
+            return self.body.decode(charset.partition(";")[0].strip("\"' ") or "utf-8", errors="replace")
+        except (LookupError, ValueError):
+            return self.body.decode(errors="replace")
+
+
+class NoAnswer(Exception):
+    """The exchange did not come to an end; the text says why, in words."""
+
+
+async def fetch(request: Request, headers: Mapping[str, str]) -> Answer:
+    """Send the request and read the answer, all within ``timeout_seconds``."""
+    try:
+        async with asyncio.timeout(request.timeout_seconds), _session() as session:
+            return await _exchange(session, request, headers)
+    except TimeoutError as late:
+        raise NoAnswer(f"no answer within {request.timeout_seconds:g} s") from late
+    except aiohttp.TooManyRedirects as lost:
+        raise NoAnswer(f"more than {MOST_REDIRECTS} redirects") from lost
+    except (aiohttp.ClientError, OSError, ValueError, zlib.error) as failure:
+        raise NoAnswer(in_words(failure)) from failure
+
+
+def _session() -> aiohttp.ClientSession:
+    """One session an attempt: nothing is kept between two runs, neither connections nor cookies."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        connector=aiohttp.TCPConnector(force_close=True),
+        auto_decompress=False,
+    )
+
+
+async def _exchange(session: aiohttp.ClientSession, request: Request, headers: Mapping[str, str]) -> Answer:
+    async with session.request(
+        request.method,
+        request.url,
+        headers=headers,
+        data=request.body,
+        allow_redirects=request.follow_redirects,
+        max_redirects=MOST_REDIRECTS,
+    ) as response:
+        body, truncated = await _body(response, request.max_body_bytes)
+        answered = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, shown(str(response.url)), answered, body, truncated)
+
+
+async def _body(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+    """The first ``limit`` bytes after decompression, and whether there were more."""
+    inflater = Inflater(response.headers.get("Content-Encoding", ""))
+    body = bytearray()
+    async for data in response.content.iter_chunked(CHUNK):
+        body += inflater.feed(data, limit + 1 - len(body))
+        if len(body) > limit:
+            return bytes(body[:limit]), True
+    return bytes(body), False
+
+
+class Inflater:
+    """Undoes a Content-Encoding, never making more than it is asked for: a small answer may unfold to gigabytes."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding.strip().lower()
+        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32) if self._encoding in ("gzip", "deflate") else None
+        self._begun = False
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        if self._inflate is None:
+            return data[:most]
+        if not self._begun and data:
+            self._begun = True
+            if self._encoding == "deflate" and data[0] & 0x0F != 8:
+                # Some servers mean the bare format, without the two bytes in front.
+                self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        return self._inflate.decompress(data, most)
+
+
+def in_words(failure: Exception) -> str:
+    """Why there was no answer, for a person."""
+    if isinstance(failure, aiohttp.ClientConnectorDNSError):
+        return f"there is no host {failure.host}"
+    if isinstance(failure, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {failure.host} is not valid: {failure.certificate_error}"
+    if isinstance(failure, aiohttp.ClientSSLError):
+        return f"no secure connection: {failure.os_error}"
+    if isinstance(failure, OSError) and failure.errno == errno.ECONNREFUSED:
+        return "connection refused"
+    if isinstance(failure, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before an answer"
+    if isinstance(failure, aiohttp.ClientPayloadError):
+        return "the answer was cut off"
+    if isinstance(failure, aiohttp.RedirectClientError):
+        return f"the answer redirects to {shown(str(failure))}, which is no http address"
+    if isinstance(failure, aiohttp.InvalidURL):
+        return "the address is not valid"
+    if isinstance(failure, zlib.error):
+        return "the answer could not be decompressed"
+    return f"no answer: {str(failure) or type(failure).__name__}"

@@ -1,0 +1,88 @@
+"""Which adapter stands behind which name. Data first: classes are imported when they are first chosen.
+
+Brokers and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a task, and a kind
+is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, cast
+
+from weft.adapters import executors
+from weft.errors import AdapterMissing, Invalid
+from weft.ports import Blobs, Broker, Executor
+
+BROKERS = {
+    "memory": "weft.adapters.brokers.memory:MemoryBroker",
+    "polling": "weft.adapters.brokers.polling:PollingBroker",
+    "local": "weft.adapters.brokers.local:LocalBroker",
+    "postgresql": "weft.adapters.brokers.postgres:PostgresBroker",
+    "redis": "weft.adapters.brokers.redis:RedisBroker",
+    "rediss": "weft.adapters.brokers.redis:RedisBroker",
+    "amqp": "weft.adapters.brokers.rabbitmq:RabbitBroker",
+    "amqps": "weft.adapters.brokers.rabbitmq:RabbitBroker",
+}
+
+BLOBS = {
+    "file": "weft.adapters.blobs.files:FileBlobs",
+}
+
+EXTRAS = {
+    "postgresql": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+}
+"""The extra of weft that brings an adapter's library, where it is not called like the adapter."""
+
+
+def open_broker(url: str) -> Broker:
+    return cast(Broker, _adapter("broker", BROKERS, url)(url))
+
+
+def open_blobs(url: str) -> Blobs:
+    return cast(Blobs, _adapter("blobs", BLOBS, url)(url))
+
+
+def executor_kinds() -> list[str]:
+    """The kinds that a task may have, found without importing any of them."""
+    return sorted(file.name for file in pkgutil.iter_modules(executors.__path__) if not file.name.startswith("_"))
+
+
+def open_executor(kind: str) -> Executor:
+    if kind not in (kinds := executor_kinds()):
+        raise Invalid("kind", kind, f"it must be {_either(kinds)}")
+    return cast(Executor, _imported("executor", kind, f"{executors.__name__}.{kind}:EXECUTOR")())
+
+
+def _adapter(port: str, adapters: dict[str, str], url: str) -> Any:
+    scheme, colon, _ = url.partition(":")
+    if not colon or scheme not in adapters:
+        raise Invalid(
+            f"the {port} URL", _without_secrets(url), f"it must begin with {_either(f'{a}:' for a in adapters)}"
+        )
+    return _imported(port, scheme, adapters[scheme])
+
+
+def _imported(port: str, name: str, where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] == "weft":
+            raise
+        raise AdapterMissing(port, name, EXTRAS.get(name, name)) from missing
+
+
+def _without_secrets(url: str) -> str:
+    before, at, after = url.rpartition("@")
+    return f"{before.partition('://')[0]}://…@{after}" if at else url
+
+
+def _either(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
