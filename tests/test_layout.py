@@ -1,0 +1,95 @@
+"""The shape of the source: where SQL may be, how long a file or a function may be, which names say nothing."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "weft"
+FILES = sorted(SOURCE.rglob("*.py"))
+FILE_LINES = 300
+FUNCTION_LINES = 60
+EMPTY_NAMES = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(SOURCE))
+
+
+@pytest.fixture(params=FILES, ids=name_of)
+def file(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def test_only_stores_the_database_and_events_speak_sql(file: Path) -> None:
+    if may_speak_sql(file.relative_to(SOURCE)):
+        return
+    assert "sqlalchemy" not in packages_imported_by(file), f"{name_of(file)} imports sqlalchemy; move it to a store"
+
+
+def test_a_file_is_short_enough_to_read(file: Path) -> None:
+    lines = len(file.read_text().splitlines())
+    assert lines <= FILE_LINES, f"{name_of(file)} has {lines} lines; {FILE_LINES} is the point to split"
+
+
+def test_a_function_is_short_enough_to_see_whole(file: Path) -> None:
+    long = {name: lines for name, lines in functions_of(file) if lines > FUNCTION_LINES}
+    assert not long, f"{name_of(file)} has functions of more than {FUNCTION_LINES} lines: {long}"
+
+
+def test_a_file_is_named_by_its_subject(file: Path) -> None:
+    assert not EMPTY_NAMES & set(file.relative_to(SOURCE).with_suffix("").parts)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import sqlalchemy", True),
+        ("from sqlalchemy.sql import text", True),
+        ("def f():\n    from sqlalchemy import text", True),
+        ("from weft.db import schema", False),
+    ],
+)
+def test_an_import_of_sqlalchemy_is_seen_wherever_it_stands(tmp_path: Path, source: str, found: bool) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert ("sqlalchemy" in packages_imported_by(file)) is found
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("db/sqlite.py", True),
+        ("events.py", True),
+        ("runs/store.py", True),
+        ("runs/lease_store.py", True),
+        ("runs/runs.py", False),
+        ("cli/events.py", False),
+    ],
+)
+def test_sql_belongs_to_stores_the_database_and_events(name: str, allowed: bool) -> None:
+    assert may_speak_sql(Path(name)) is allowed
+
+
+def may_speak_sql(file: Path) -> bool:
+    is_store = file.stem == "store" or file.stem.endswith("_store")
+    return file.parts[0] in ("db", "events.py") or is_store
+
+
+def packages_imported_by(file: Path) -> set[str]:
+    return {name.partition(".")[0] for name in modules_imported_by(file)}
+
+
+def modules_imported_by(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+def functions_of(file: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+            yield node.name, node.end_lineno - node.lineno + 1
