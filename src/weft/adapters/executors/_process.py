@@ -67,7 +67,7 @@ class Process:
             pass
 
     async def end(self) -> int:
-        """Kill what is left of the group and read what is left of the output; returns the exit code or minus the signal."""
+        """Kill what is left of the group, read what is left of the output; the exit code, or minus the signal."""
         _group.signal_all(self.id, signal.SIGKILL)
         try:
             await self.exited()

@@ -1,0 +1,146 @@
+"""Rings through PostgreSQL's LISTEN and NOTIFY: every process hears every ring.
+
+Needs a connection of its own to the server for each process that waits: a pooler that shares connections between
+transactions does not pass notifications on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Collection, Mapping
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from weft.adapters.brokers import hints
+from weft.adapters.brokers.ear import Ear
+from weft.adapters.brokers.ringer import Ringer
+from weft.adapters.brokers.waiters import Waiters
+from weft.errors import Invalid, Misconfigured
+
+log = logging.getLogger(__name__)
+
+CHANNEL = "weft_doorbell"
+RING = "SELECT pg_notify(%s, hint) FROM unnest(%s::text[]) AS hint"
+DEFAULTS = {
+    "application_name": "weft doorbell",
+    "connect_timeout": "2",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+"""Where the address says nothing else. The keepalives find a server that is gone while nothing is rung."""
+
+Line = psycopg.AsyncConnection[tuple[object, ...]]
+
+
+class PostgresBroker:
+    """One channel for all queues; one connection that rings, one that listens."""
+
+    def __init__(self, url: str) -> None:
+        self._address = parse_address(url)
+        self._waiters = Waiters()
+        self._ear = Ear("postgresql", self._waiters, self._listen)
+        self._ringer = Ringer("postgresql", self._send, self._hang_up, self._say_goodbye)
+        self._line: Line | None = None
+
+    async def ring(self, queues: Mapping[str, int]) -> None:
+        await self._ringer.ring(queues)
+
+    async def wait(self, queues: Collection[str], timeout: float) -> bool:
+        return await self._ear.wait(queues, timeout)
+
+    async def close(self) -> None:
+        await self._ear.close()
+        await self._ringer.close()
+
+    async def _open(self) -> Line:
+        # Nothing is prepared on the server, so that a pooler may stand between for those who only ring.
+        return await psycopg.AsyncConnection.connect(self._address, autocommit=True, prepare_threshold=None)
+
+    async def _send(self, queues: Mapping[str, int]) -> None:
+        line = self._line = self._line or await self._open()
+        try:
+            await line.execute(RING, [CHANNEL, [part.decode() for part in hints.encode_parts(queues)]])
+        except BaseException:
+            await line.close()
+            raise
+
+    def _hang_up(self) -> None:
+        """Shut the line down; what still waits on it fails at once and closes it."""
+        line, self._line = self._line, None
+        if line is not None and not line.closed:
+            with socket.socket(fileno=os.dup(line.fileno())) as duplicate:
+                shut_down(duplicate)
+
+    async def _say_goodbye(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
+
+    async def _listen(self) -> None:
+        line = await self._open()
+        try:
+            await line.execute(f"LISTEN {CHANNEL}")
+            self._ear.opened()
+            await self._hear(line)
+        finally:
+            await line.close()
+
+    async def _hear(self, line: Line) -> None:
+        """Take notifications as they come, until the connection ends with an error. Nothing is done in between."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def read() -> None:
+            try:
+                self._take_all(line)
+            except psycopg.Error as error:
+                loop.remove_reader(fd)
+                if not ended.done():
+                    ended.set_exception(error)
+
+        fd = line.fileno()
+        loop.add_reader(fd, read)
+        try:
+            await ended
+        finally:
+            loop.remove_reader(fd)
+
+    def _take_all(self, line: Line) -> None:
+        line.pgconn.consume_input()
+        while notification := line.pgconn.notifies():
+            self._take(notification.extra)
+
+    def _take(self, hint: bytes) -> None:
+        try:
+            queues = hints.decode(hint)
+        except Invalid as error:
+            log.debug("hint not understood", extra={"broker": "postgresql", "why": str(error)})
+            return
+        for queue, count in queues.items():
+            self._waiters.ring(queue, count)
+        if not queues:
+            self._waiters.wake_all()
+
+
+def parse_address(url: str) -> str:
+    """The address with our defaults added."""
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+        return make_conninfo(**{**DEFAULTS, **given})
+    except psycopg.Error as error:
+        raise Misconfigured(
+            "the PostgreSQL address of the broker is wrong; "
+            "it must look like postgresql://[user:password@]host[:port]/database"
+        ) from error
+
+
+def shut_down(line: socket.socket) -> None:
+    try:
+        line.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the other side was quicker

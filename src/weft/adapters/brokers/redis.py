@@ -1,0 +1,150 @@
+"""Rings through Redis Streams: each hint reaches one waiter of the whole cluster.
+
+A queue's stream is read by one consumer group, without acknowledgements: a hint that is lost with its reader costs a
+poll. All readers are one consumer, so that processes that came and went leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from weft.adapters.brokers import hints
+from weft.adapters.brokers.ear import Ear
+from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
+from weft.adapters.brokers.ringer import PATIENCE_SECONDS, Ringer
+from weft.adapters.brokers.waiters import Waiters
+
+PREFIX = "weft:doorbell:"
+GROUP = "weft"
+CONSUMER = "workers"
+MOST_KEPT = 500
+"""Hints in a stream, roughly; those beyond it would only wake workers for runs that are long done."""
+
+FORGOTTEN_AFTER_SECONDS = 24 * 3600
+BLOCK_SECONDS = 5
+"""How long one read blocks; its end also tells that the server is still there."""
+
+MOST_PER_READ = 100
+NUDGE_SECONDS = 0.02
+
+
+class RedisBroker:
+    """A stream for each queue; one connection that rings, one that listens."""
+
+    def __init__(self, url: str) -> None:
+        self._address = Address.parse(url)
+        self._waiters = Waiters()
+        self._ear = Ear("redis", self._waiters, self._listen)
+        self._ringer = Ringer("redis", self._send, self._hang_up, self._say_goodbye)
+        self._line: Connection | None = None
+
+    async def ring(self, queues: Mapping[str, int]) -> None:
+        await self._ringer.ring(queues)
+
+    async def wait(self, queues: Collection[str], timeout: float) -> bool:
+        return await self._ear.wait(queues, timeout)
+
+    async def close(self) -> None:
+        await self._ear.close()
+        await self._ringer.close()
+
+    async def _send(self, queues: Mapping[str, int]) -> None:
+        line = await self._open_line()
+        await line.pipeline([command for queue, count in queues.items() for command in hint_commands(queue, count)])
+
+    async def _open_line(self) -> Connection:
+        if self._line is None or not self._line.is_open:
+            self._line = await Connection.open(self._address)
+        return self._line
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.abort()
+            self._line = None
+
+    async def _say_goodbye(self) -> None:
+        if self._line is not None:
+            await self._line.close()
+
+    async def _listen(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            connection = await Connection.open(self._address)
+        try:
+            client_id = await connection.call("CLIENT", "ID")
+            await self._join(connection, self._waiters.queues)
+            self._ear.opened()
+            while True:
+                await self._read(connection, client_id)
+        finally:
+            await connection.close()
+
+    async def _read(self, connection: Connection, client_id: int) -> None:
+        """Wait until someone waits, then for hints, and hand them out."""
+        self._waiters.changed.clear()
+        queues = self._waiters.queues
+        if not queues:
+            await self._waiters.changed.wait()
+            return
+        reading = connection.send([read_command(queues, len(self._waiters))])[0]
+        await self._until_read(reading, queues, client_id)
+        try:
+            for stream, entries in reading.result() or ():
+                self._waiters.ring(stream.decode().removeprefix(PREFIX), len(entries))
+        except ReplyError as refusal:
+            if refusal.code not in ("NOGROUP", "UNBLOCKED"):
+                raise
+            await self._join(connection, queues)
+
+    async def _join(self, connection: Connection, queues: Collection[str]) -> None:
+        """Make the groups that are missing. What was rung before them is unknown, so everyone looks once."""
+        created = False
+        for queue in queues:
+            try:
+                await connection.call("XGROUP", "CREATE", PREFIX + queue, GROUP, "$", "MKSTREAM")
+                created = True
+            except ReplyError as refusal:
+                if refusal.code != "BUSYGROUP":
+                    raise
+        if created:
+            self._waiters.wake_all()
+
+    async def _until_read(self, reading: asyncio.Future[object], queues: Collection[str], client_id: int) -> None:
+        """Return when the read has its reply; end it early where other queues are waited for than it asks for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BLOCK_SECONDS + PATIENCE_SECONDS
+        while not reading.done():
+            if self._waiters.queues == queues:
+                await self._until_done_or_changed(reading, deadline - loop.time())
+            else:
+                await self._unblock(client_id)
+                await asyncio.wait({reading}, timeout=NUDGE_SECONDS)
+            if loop.time() > deadline:
+                raise TimeoutError("Redis does not answer")
+
+    async def _until_done_or_changed(self, reading: asyncio.Future[object], timeout: float) -> None:
+        changed = asyncio.ensure_future(self._waiters.changed.wait())
+        try:
+            await asyncio.wait({reading, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        self._waiters.changed.clear()
+
+    async def _unblock(self, client_id: int) -> None:
+        """End the blocking read from the other connection. It may not have begun yet, so this is repeated."""
+        line = await self._open_line()
+        await line.call("CLIENT", "UNBLOCK", client_id)
+
+
+def hint_commands(queue: str, count: int) -> list[Command]:
+    stream = PREFIX + queue
+    add: Command = ("XADD", stream, "MAXLEN", "~", MOST_KEPT, "*", "hint", hints.encode({queue: 1}))
+    return [*[add] * count, ("EXPIRE", stream, FORGOTTEN_AFTER_SECONDS)]
+
+
+def read_command(queues: Collection[str], waiting: int) -> Command:
+    """As many hints as there are waiters, so that the rest is left for other processes."""
+    most = max(1, min(MOST_PER_READ, waiting))
+    streams = [PREFIX + queue for queue in queues]
+    head: Command = ("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", most, "BLOCK", BLOCK_SECONDS * 1000, "NOACK")
+    return (*head, "STREAMS", *streams, *[">"] * len(streams))

@@ -1,0 +1,129 @@
+"""Who waits for which queue in this process. Every broker wakes its waiters through this."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+REMEMBERED = 32
+"""How many rings of a queue are kept for those who come too late to hear them."""
+
+FRESH_SECONDS = 5.0
+"""How long they are kept: a worker looks before it waits, so what is older it has seen."""
+
+MOST_QUEUES = 1000
+"""How many queues may have rings that nobody heard; beyond it the oldest are forgotten."""
+
+Waiter = asyncio.Future[str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Rings that came while nobody waited."""
+
+    count: int
+    until: float
+
+
+class Waiters:
+    """The waiting calls of one process, first come first served."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        """Set whenever a queue gets its first waiter or loses its last; cleared by the one who watches it."""
+
+        self._of_queue: dict[str, dict[Waiter, None]] = {}
+        self._queues_of: dict[Waiter, Collection[str]] = {}
+        self._unheard: dict[str, Unheard] = {}
+        self._closed = False
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues that someone waits for."""
+        return frozenset(self._of_queue)
+
+    def __len__(self) -> int:
+        return len(self._queues_of)
+
+    def waits_for(self, queue: str) -> bool:
+        return queue in self._of_queue
+
+    async def wait(self, queues: Collection[str], timeout: float) -> bool:
+        """Return True once one of ``queues`` is rung, False after ``timeout`` seconds or when closed."""
+        if self._closed or self._recall(queues):
+            return not self._closed
+        loop = asyncio.get_running_loop()
+        waiter: Waiter = loop.create_future()
+        self._enter(waiter, queues)
+        alarm = loop.call_later(timeout, self._wake, waiter, None)
+        try:
+            return await waiter is not None
+        except asyncio.CancelledError:
+            self._pass_on(waiter)
+            raise
+        finally:
+            alarm.cancel()
+            self._leave(waiter)
+
+    def ring(self, queue: str, count: int = 1) -> None:
+        """Wake up to ``count`` waiters of ``queue``; where nobody waits, remember it for those to come."""
+        if not self.waits_for(queue):
+            self._remember(queue, count)
+            return
+        for waiter in list(self._of_queue[queue])[: max(1, count)]:
+            self._wake(waiter, queue)
+
+    def wake_all(self) -> None:
+        """Let everyone look once: rings may have been missed."""
+        for waiter in list(self._queues_of):
+            self._wake(waiter, "")
+
+    def close(self) -> None:
+        self._closed = True
+        for waiter in list(self._queues_of):
+            self._wake(waiter, None)
+
+    def _enter(self, waiter: Waiter, queues: Collection[str]) -> None:
+        self._queues_of[waiter] = queues = frozenset(queues)
+        for queue in queues:
+            if queue not in self._of_queue:
+                self._of_queue[queue] = {}
+                self.changed.set()
+            self._of_queue[queue][waiter] = None
+
+    def _leave(self, waiter: Waiter) -> None:
+        for queue in self._queues_of.pop(waiter, ()):
+            del self._of_queue[queue][waiter]
+            if not self._of_queue[queue]:
+                del self._of_queue[queue]
+                self.changed.set()
+
+    def _wake(self, waiter: Waiter, rung: str | None) -> None:
+        self._leave(waiter)
+        if not waiter.done():
+            waiter.set_result(rung)
+
+    def _pass_on(self, waiter: Waiter) -> None:
+        """Give the ring of a waiter that was cancelled just as it woke to the next one."""
+        if waiter.done() and not waiter.cancelled() and (queue := waiter.result()):
+            self.ring(queue)
+
+    def _remember(self, queue: str, count: int) -> None:
+        known = self._unheard.pop(queue, None)
+        fresh = known.count if known and known.until > time.monotonic() else 0
+        total = min(REMEMBERED, fresh + max(1, count))
+        self._unheard[queue] = Unheard(total, time.monotonic() + FRESH_SECONDS)
+        if len(self._unheard) > MOST_QUEUES:
+            del self._unheard[next(iter(self._unheard))]
+
+    def _recall(self, queues: Collection[str]) -> bool:
+        """Use up one ring that came before."""
+        for queue in queues:
+            known = self._unheard.pop(queue, None)
+            if known and known.until > time.monotonic():
+                if known.count > 1:
+                    self._unheard[queue] = Unheard(known.count - 1, known.until)
+                return True
+        return False

@@ -1,0 +1,94 @@
+"""Read this first: everything that weft is made of, built in the order in which it depends on itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+
+from weft import __version__
+from weft.adapters import registry
+from weft.clock import Clock, now
+from weft.config import Config
+from weft.db.database import Database, open_database
+from weft.db.migrate import migrate, refuse_unsafe
+from weft.ports import Blobs, Broker
+from weft.runs.bell import Bell
+from weft.runs.leases import Leases
+from weft.runs.runs import Runs
+from weft.workers.direct import DirectProtocol
+from weft.workers.heart import Heart
+from weft.workers.protocol import Card
+from weft.workers.reaper import Reaper
+from weft.workers.worker import Habits, Worker
+
+
+@dataclass(slots=True)
+class App:
+    """One process's weft."""
+
+    config: Config
+    db: Database
+    broker: Broker
+    blobs: Blobs
+    bell: Bell
+    runs: Runs
+    leases: Leases
+    protocol: DirectProtocol
+    reaper: Reaper
+
+    async def close(self) -> None:
+        await self.bell.flush()
+        await self.broker.close()
+        self.db.close()
+
+
+async def open_app(config: Config, clock: Clock = now) -> App:
+    """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
+    db = open_database(config.database_url)
+    refuse_unsafe(db.engine, allowed=config.allow_unsafe_database)
+    migrate(db.engine)
+    broker = registry.open_broker(config.broker_url)
+    blobs = registry.open_blobs(config.blobs_url)
+
+    bell = Bell(broker)
+    bell.attach()
+    runs = Runs(db, blobs, bell, clock)
+    leases = Leases(db, bell, clock)
+
+    return App(
+        config=config,
+        db=db,
+        broker=broker,
+        blobs=blobs,
+        bell=bell,
+        runs=runs,
+        leases=leases,
+        protocol=DirectProtocol(db, leases, clock),
+        reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
+    )
+
+
+def open_worker(app: App, name: str, heart: Heart) -> Worker:
+    """A worker on this process's own connections."""
+    config = app.config
+    card = Card(
+        name=name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+        capacity=config.capacity,
+        labels=config.label_set,
+    )
+    habits = Habits(poll_seconds=config.poll_seconds, drain_seconds=config.drain_seconds, max_runs=config.max_runs)
+    return Worker(
+        card,
+        app.protocol,
+        heart,
+        app.broker,
+        app.blobs,
+        cache(registry.open_executor),
+        folder=config.folder / "runs" / name,
+        habits=habits,
+    )

@@ -1,0 +1,237 @@
+"""Every setting of weft and where its value comes from: default < weft.toml < environment < command line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
+
+from weft.errors import Misconfigured
+
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+BROKERS = ("memory", "polling", "local", "postgresql", "redis", "rediss", "amqp", "amqps")
+BLOBS = ("file",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting. Each is WEFT_<NAME> in the environment or <name> in weft.toml."""
+
+    data_dir: str = field(default="weft-data", metadata={"doc": "Where everything is kept that no URL puts elsewhere."})
+    database: str = field(
+        default="", metadata={"doc": "Where runs are kept: sqlite:///…, postgresql://…, mysql://…; empty: in data_dir."}
+    )
+    broker: str = field(
+        default="",
+        metadata={
+            "doc": "What wakes waiting workers: local:…, memory:, polling:, postgresql://…, redis://…, amqp://…; "
+            "empty: PostgreSQL's own notices on PostgreSQL, a socket in data_dir otherwise."
+        },
+    )
+    blobs: str = field(default="", metadata={"doc": "Where logs are kept: file:…; empty: in data_dir."})
+    host: str = field(default="127.0.0.1", metadata={"doc": "The address that weft listens on."})
+    port: int = field(default=6800, metadata={"doc": "The port that weft listens on; 0 for none."})
+    workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
+    capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
+    labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})
+    worker_name: str = field(default="", metadata={"doc": "The worker's name; empty: made from the host's name."})
+    max_runs: int = field(default=0, metadata={"doc": "After so many runs a worker ends and is replaced; 0: never."})
+    lease_seconds: float = field(
+        default=15.0, metadata={"doc": "How long a worker may be silent before its runs are taken from it."}
+    )
+    heartbeat_seconds: float = field(default=3.0, metadata={"doc": "How often a worker says that it is alive."})
+    poll_seconds: float = field(default=1.0, metadata={"doc": "How often work is looked for when no ring is heard."})
+    drain_seconds: float = field(
+        default=30.0, metadata={"doc": "How long runs may go on after a worker was asked to stop."}
+    )
+    misfire_grace_seconds: float = field(
+        default=60.0, metadata={"doc": "A tick that is late by less than this is not a misfire."}
+    )
+    keep_days: float = field(default=0.0, metadata={"doc": "Ended runs older than this are deleted; 0: kept for ever."})
+    allow_unsafe_database: bool = field(
+        default=False, metadata={"doc": "Start although the database server may lose what it has acknowledged."}
+    )
+    log_format: str = field(default="auto", metadata={"doc": "text, json, or auto: text on a terminal, else json."})
+    log_level: str = field(default="info", metadata={"doc": "debug, info, warning or error."})
+
+    def __post_init__(self) -> None:
+        for name, problem in _problems(self):
+            raise Misconfigured(f"{name} is {getattr(self, name)!r}; {problem}")
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.data_dir)
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.folder / 'weft.db'}"
+
+    @property
+    def broker_url(self) -> str:
+        if self.broker:
+            return self.broker
+        return self.database if self.database.startswith("postgresql:") else f"local:{self.folder / 'doorbell'}"
+
+    @property
+    def blobs_url(self) -> str:
+        return self.blobs or f"file:{self.folder / 'blobs'}"
+
+    @property
+    def label_set(self) -> tuple[str, ...]:
+        return tuple(sorted({label.strip() for label in self.labels.split(",") if label.strip()}))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value of a loaded configuration, and its origin."""
+
+    name: str
+    value: Any
+    origin: str
+    doc: str
+
+    @property
+    def shown(self) -> str:
+        return hidden(str(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    config: Config
+    settings: tuple[Setting, ...]
+
+
+def load(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Loaded:
+    """Read every source; a name that no setting has, or a value of the wrong type, stops the start."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, tuple[Any, str]] = {}
+    values |= _from_file(file or _default_file(environment), required=file is not None)
+    values |= _from_environment(environment)
+    values |= {name: (value, "command line") for name, value in (overrides or {}).items() if value is not None}
+    config = Config(**{name: value for name, (value, _) in values.items()})
+    settings = (_setting(f, config, values) for f in fields(Config))
+    return Loaded(config, tuple(settings))
+
+
+def hidden(text: str) -> str:
+    """``text`` with the password of a URL as dots."""
+    try:
+        parts = urlsplit(text)
+        password = parts.password
+    except ValueError:
+        return text
+    if not password:
+        return text
+    user, _, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:••••@{place}"))
+
+
+def _setting(one: Any, config: Config, values: Mapping[str, tuple[Any, str]]) -> Setting:
+    value, origin = values.get(one.name, (getattr(config, one.name), "default"))
+    effective = {"database": config.database_url, "broker": config.broker_url, "blobs": config.blobs_url}
+    return Setting(one.name, value or effective.get(one.name, value), origin, one.metadata["doc"])
+
+
+def _default_file(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("WEFT_CONFIG", "weft.toml"))
+
+
+def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if required:
+            raise Misconfigured(f"there is no configuration file {path}") from None
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
+        raise Misconfigured(f"{path} cannot be read: {problem}") from problem
+    return {name: (_typed(name, value, f"{path}: {name}"), str(path)) for name, value in content.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith("WEFT_") or variable == "WEFT_CONFIG":
+            continue
+        name = variable.removeprefix("WEFT_").lower()
+        if name.endswith("_file") and name.removesuffix("_file") in _TYPES:
+            name, text = name.removesuffix("_file"), _secret_file(variable, text)
+        found[name] = (_typed(name, _parsed(name, text), variable), variable)
+    return found
+
+
+def _secret_file(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as problem:
+        raise Misconfigured(f"{variable} is {path!r}; the file cannot be read: {problem.strerror}") from problem
+
+
+def _parsed(name: str, text: str) -> Any:
+    kind = _TYPES.get(name)
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
+                text.lower(), text
+            )
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
+
+
+def _typed(name: str, value: Any, where: str) -> Any:
+    kind = _TYPES.get(name)
+    if kind is None:
+        raise Misconfigured(f"{where} is not a setting of weft; `weft config` lists them")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
+        raise Misconfigured(f"{where} is {value!r}; it must be {wanted}")
+    return value
+
+
+def _problems(config: Config) -> list[tuple[str, str]]:
+    found = [
+        (name, f"it must start with one of {', '.join(schemes)}")
+        for name, schemes in (("database", DATABASES), ("broker", BROKERS), ("blobs", BLOBS))
+        if (url := getattr(config, name)) and url.split(":", 1)[0] not in schemes
+    ]
+    found += [
+        (name, f"it must be {low} or more" if high is None else f"it must be from {low} to {high}")
+        for name, low, high in _RANGES
+        if not low <= getattr(config, name) <= (float("inf") if high is None else high)
+    ]
+    found += [
+        (name, f"it must be one of {', '.join(choices)}")
+        for name, choices in _CHOICES.items()
+        if getattr(config, name) not in choices
+    ]
+    if config.heartbeat_seconds * 2 > config.lease_seconds:
+        found.append(("heartbeat_seconds", f"it must be at most half of lease_seconds ({config.lease_seconds:g})"))
+    return found
+
+
+_TYPES: dict[str, type] = get_type_hints(Config)
+_RANGES: tuple[tuple[str, float, float | None], ...] = (
+    ("port", 0, 65535),
+    ("workers", 0, 1000),
+    ("capacity", 1, 10_000),
+    ("max_runs", 0, None),
+    ("lease_seconds", 0.2, 3600),
+    ("heartbeat_seconds", 0.05, 600),
+    ("poll_seconds", 0.01, 60),
+    ("drain_seconds", 0, 86_400),
+    ("misfire_grace_seconds", 0, 86_400),
+    ("keep_days", 0, None),
+)
+_CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info", "warning", "error")}

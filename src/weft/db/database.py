@@ -1,0 +1,107 @@
+"""One URL, and a transaction that is one function.
+
+``await db.transact(work)`` runs ``work(tx)`` whole on a database thread and returns after the commit. SQLite joins the
+transactions that wait into one commit (``db/sqlite.py``); PostgreSQL and MariaDB run them side by side on a small pool
+(``db/server.py``). A transaction may be run again from its start where the database asks for that (deadlock, lost race,
+lost connection), so ``work`` has no effect of its own outside of ``tx``: those go through ``tx.after_commit``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy.engine import CursorResult
+
+from weft.errors import Invalid
+
+T = TypeVar("T")
+
+
+class Transaction:
+    """A connection with an open transaction, and what to do once it is committed."""
+
+    __slots__ = ("connection", "effects")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.effects: list[Callable[[], None]] = []
+
+    def execute(
+        self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[Any]:
+        return self.connection.execute(statement, values)  # type: ignore[return-value]
+
+    def rows(self, statement: Executable) -> Sequence[Any]:
+        return self.connection.execute(statement).fetchall()
+
+    def value(self, statement: Executable) -> Any:
+        """The first column of the first row, or None."""
+        row = self.connection.execute(statement).first()
+        return None if row is None else row[0]
+
+    def after_commit(self, effect: Callable[[], None]) -> None:
+        """Call ``effect`` once this is durable; never for what was rolled back. It must not wait."""
+        self.effects.append(effect)
+
+
+Unit = Callable[[Transaction], T]
+
+
+class Engines(Protocol):
+    """How one kind of database runs units of work."""
+
+    engine: Engine
+
+    def submit(self, work: Unit[T], *, urgent: bool = False) -> Future[T]: ...
+
+    def submit_read(self, work: Unit[T]) -> Future[T]: ...
+
+    def close(self) -> None: ...
+
+
+class Database:
+    """Where everything is kept."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+
+    @property
+    def engine(self) -> Engine:
+        return self._engines.engine
+
+    async def transact(self, work: Unit[T], *, urgent: bool = False) -> T:
+        """Run ``work`` in one transaction; return once it is committed.
+
+        An ``urgent`` one (a heartbeat) does not stand in line behind the others where the database allows it.
+        """
+        return await asyncio.wrap_future(self._engines.submit(work, urgent=urgent))
+
+    async def read(self, work: Unit[T]) -> T:
+        """Run ``work`` on one consistent state of the database; it must not write."""
+        return await asyncio.wrap_future(self._engines.submit_read(work))
+
+    def close(self) -> None:
+        self._engines.close()
+
+
+def open_database(url: str, *, pool: int = 4) -> Database:
+    """Open by URL; the scheme picks the kind. Nothing is created or migrated yet."""
+    scheme = url.split(":", 1)[0]
+    if scheme == "sqlite":
+        from weft.db.sqlite import SqliteEngines
+
+        return Database(SqliteEngines(url))
+    if scheme in ("postgresql", "mysql", "mariadb"):
+        from weft.db.server import ServerEngines
+
+        return Database(ServerEngines(url, pool=pool))
+    raise Invalid("database", url, "it must start with sqlite:///, postgresql:// or mysql://")
+
+
+def run_effects(effects: Iterable[Callable[[], None]]) -> None:
+    for effect in effects:
+        effect()

@@ -1,0 +1,126 @@
+"""Brings a database to the schema of this code: on start, under a lock, forward only."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, inspect, insert, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from weft.db import migrations, schema
+from weft.errors import DatabaseDown, Misconfigured, SchemaNewer, UnsafeDatabase
+
+log = logging.getLogger(__name__)
+
+Step = Callable[[Connection], None]
+LOCK = 0x77656674  # "weft"
+
+
+def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: int = schema.VERSION) -> int:
+    """Create or upgrade the schema; return its version. Refuses a schema that is newer than the code."""
+    steps = known_steps() if steps is None else steps
+    try:
+        with _locked(engine) as connection:
+            found = _version(connection)
+            if found > version:
+                raise SchemaNewer(found, version)
+            if found == version:
+                return version
+            if found == 0:
+                _create(connection, version)
+            for number in range(found + 1, version + 1) if found else ():
+                _upgrade(connection, number, steps)
+            return version
+    except DBAPIError as problem:
+        raise DatabaseDown(problem.orig) from problem
+
+
+def known_steps() -> dict[int, Step]:
+    found: dict[int, Step] = {}
+    for module in pkgutil.iter_modules(migrations.__path__):
+        if module.name.startswith("m"):
+            step = importlib.import_module(f"{migrations.__name__}.{module.name}")
+            found[int(module.name[1:5])] = step.upgrade
+    return found
+
+
+def _version(connection: Connection) -> int:
+    if not inspect(connection).has_table(schema.schema_version.name):
+        return 0
+    return connection.execute(select(schema.schema_version.c.version)).scalar() or 0
+
+
+def _create(connection: Connection, version: int) -> None:
+    schema.metadata.create_all(connection)
+    connection.execute(insert(schema.schema_version).values(version=version))
+    log.info("database created", extra={"schema": version})
+
+
+def _upgrade(connection: Connection, number: int, steps: Mapping[int, Step]) -> None:
+    if number not in steps:
+        raise Misconfigured(f"the step to schema {number} is missing from this weft; install it again")
+    steps[number](connection)
+    connection.execute(update(schema.schema_version).values(version=number))
+    log.info("database upgraded", extra={"schema": number})
+
+
+@contextmanager
+def _locked(engine: Engine) -> Iterator[Connection]:
+    """One transaction that no other start of weft can enter at the same time."""
+    dialect = engine.dialect.name
+    with engine.connect() as connection:
+        if dialect == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        elif dialect == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+        else:  # DDL commits by itself there, so the lock belongs to the session
+            connection.execute(text("SELECT GET_LOCK('weft', 60)"))
+        try:
+            yield connection
+        except BaseException:
+            connection.exec_driver_sql("ROLLBACK")
+            raise
+        connection.exec_driver_sql("COMMIT")
+        if dialect not in ("sqlite", "postgresql"):
+            connection.execute(text("SELECT RELEASE_LOCK('weft')"))
+
+
+# What a server must have switched on to keep what it has acknowledged, and how it says so.
+SAFE: dict[str, dict[str, str]] = {
+    "postgresql": {"fsync": "on", "full_page_writes": "on"},
+    "mariadb": {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "ON"},
+}
+
+
+def unsafe_settings(engine: Engine) -> list[str]:
+    """The server's settings that could lose acknowledged runs, as ``name=value``."""
+    wanted = SAFE.get("mariadb" if engine.dialect.name in ("mysql", "mariadb") else engine.dialect.name, {})
+    if not wanted:
+        return []
+    try:
+        with engine.connect() as connection:
+            found = {name: _setting(connection, name) for name in wanted}
+    except DBAPIError as problem:
+        raise DatabaseDown(problem.orig) from problem
+    return [f"{name}={value}" for name, value in found.items() if value.lower() != wanted[name].lower()]
+
+
+def refuse_unsafe(engine: Engine, *, allowed: bool) -> None:
+    """Stop the start on unsafe settings, or only warn where the operator has said so."""
+    settings = unsafe_settings(engine)
+    if settings and not allowed:
+        raise UnsafeDatabase(", ".join(settings))
+    if settings:
+        log.warning("the database server may lose acknowledged runs in a crash", extra={"settings": settings})
+
+
+def _setting(connection: Connection, name: str) -> str:
+    if connection.dialect.name == "postgresql":
+        return str(connection.exec_driver_sql(f"SHOW {name}").scalar())
+    row: Any = connection.execute(text("SHOW VARIABLES LIKE :name"), {"name": name}).first()
+    return str(row[1]) if row else ""

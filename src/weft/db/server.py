@@ -1,0 +1,133 @@
+"""PostgreSQL and MariaDB: a small pool of threads, a connection each, and what to do when the server says no."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+
+from weft.db.database import Transaction, Unit, run_effects
+from weft.errors import AdapterMissing, DatabaseDown, Invalid
+
+T = TypeVar("T")
+
+DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mariadb+pymysql", "mariadb": "mariadb+pymysql"}
+EXTRAS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+
+MOST_TRIES = 8
+"""How often a transaction is run from its start when others got in its way."""
+
+# Serialization failure and deadlock (PostgreSQL); deadlock, lock wait timeout and changed-since-read (MariaDB).
+RACED = {"40001", "40P01", "1213", "1205", "1020"}
+
+
+class ServerEngines:
+    """Threads for ordinary work, and one kept free for what is urgent."""
+
+    def __init__(self, url: str, *, pool: int = 4) -> None:
+        self.engine = _engine(url, pool)
+        self._threads = ThreadPoolExecutor(pool, thread_name_prefix="weft-db")
+        self._urgent = ThreadPoolExecutor(1, thread_name_prefix="weft-db-urgent")
+
+    def submit(self, work: Unit[T], *, urgent: bool = False) -> Future[T]:
+        return (self._urgent if urgent else self._threads).submit(self._transact, work)
+
+    def submit_read(self, work: Unit[T]) -> Future[T]:
+        return self._threads.submit(self._transact, work)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        self._urgent.shutdown()
+        self.engine.dispose()
+
+    def _transact(self, work: Unit[T]) -> T:
+        for attempt in range(1, MOST_TRIES + 1):
+            try:
+                return self._try(work)
+            except DBAPIError as problem:
+                if attempt == MOST_TRIES or not _may_run_again(problem, attempt):
+                    raise _translated(problem) from problem
+                time.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311 - spreads retries, guards nothing
+        raise AssertionError("unreachable")
+
+    def _try(self, work: Unit[T]) -> T:
+        with self.engine.connect() as connection:
+            tx = Transaction(connection)
+            value = work(tx)
+            _commit(connection)
+        run_effects(tx.effects)
+        return value
+
+
+def _commit(connection: Connection) -> None:
+    try:
+        connection.commit()
+    except DBAPIError as problem:
+        if problem.connection_invalidated:
+            raise DatabaseDown(problem.orig, outcome_unknown=True) from problem
+        raise
+
+
+def _may_run_again(problem: DBAPIError, attempt: int) -> bool:
+    if problem.connection_invalidated:  # nothing was committed; the pool opens a new connection
+        return attempt <= 2
+    return isinstance(problem, IntegrityError) or _code(problem) in RACED
+
+
+def _code(problem: DBAPIError) -> str:
+    original: Any = problem.orig
+    return str(getattr(original, "sqlstate", None) or (original.args[0] if original and original.args else ""))
+
+
+def _translated(problem: DBAPIError) -> Exception:
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    if problem.connection_invalidated or isinstance(problem, OperationalError | InterfaceError):
+        return DatabaseDown(problem.orig)
+    return problem
+
+
+def _engine(url: str, pool: int) -> Engine:
+    scheme = url.split(":", 1)[0]
+    try:
+        parsed = make_url(url).set(drivername=DRIVERS[scheme])
+        engine = create_engine(
+            parsed,
+            pool_size=pool + 1,
+            max_overflow=0,
+            isolation_level="READ COMMITTED",
+            connect_args={"connect_timeout": 5},
+            use_insertmanyvalues=True,
+        )
+    except ModuleNotFoundError as problem:
+        raise AdapterMissing("database", scheme, EXTRAS[scheme]) from problem
+    except (ArgumentError, NoSuchModuleError, ValueError) as problem:
+        raise Invalid("database", url.split("@")[-1], "it must be scheme://user:password@host:port/name") from problem
+    event.listen(engine, "connect", _PREPARE[scheme])
+    return engine
+
+
+def _prepare_postgres(connection: Any, _: Any) -> None:
+    """Acknowledge only what is on disk, whatever the server's default is."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        cursor.execute("SET statement_timeout = '60s'")
+    connection.commit()
+
+
+def _prepare_mariadb(connection: Any, _: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 10, time_zone = '+00:00'")
+
+
+_PREPARE: dict[str, Callable[[Any, Any], None]] = {
+    "postgresql": _prepare_postgres,
+    "mysql": _prepare_mariadb,
+    "mariadb": _prepare_mariadb,
+}

@@ -1,0 +1,118 @@
+"""Every error of weft. Each makes its own sentence: what, which and what to do.
+
+WeftError
+├── Invalid            422  exit 2   a value that a person or a program gave is not allowed
+├── NotFound           404  exit 1   no such thing
+├── Conflict           409  exit 1   the thing is not in a state in which this can be done
+├── NotAllowed         403  exit 1   you may not do this
+├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
+├── DatabaseDown       503  exit 1   the database does not answer
+├── LeaseLost          409           a worker no longer holds what it writes to
+├── BrokerDown                       a hint could not be sent; costs latency only
+└── Misconfigured           exit 78  weft cannot start as it is set up
+    ├── AdapterMissing               a chosen adapter needs a package that is not installed
+    ├── SchemaNewer                  the database was made by a newer weft
+    └── UnsafeDatabase               the server may forget what it has acknowledged
+"""
+
+from __future__ import annotations
+
+
+class WeftError(Exception):
+    """What weft raises on purpose; its text is one sentence for the person who caused it."""
+
+
+class Invalid(WeftError):
+    """A value that was given is not allowed."""
+
+    def __init__(self, what: str, value: object, allowed: str) -> None:
+        super().__init__(f"{what} is {_shown(value)}; {allowed}")
+        self.what, self.value, self.allowed = what, value, allowed
+
+
+class NotFound(WeftError):
+    """No such thing."""
+
+    def __init__(self, what: str, which: object) -> None:
+        super().__init__(f"there is no {what} {which}")
+
+
+class Conflict(WeftError):
+    """The thing is not in a state in which this can be done."""
+
+
+class NotAllowed(WeftError):
+    """The caller may not do this."""
+
+
+class QueueFull(WeftError):
+    """A project has as many waiting runs as it may have."""
+
+    def __init__(self, project: str, limit: int, retry_after_seconds: int = 5) -> None:
+        super().__init__(
+            f"project {project} has {limit} runs waiting, which is its limit; "
+            f"try again in {retry_after_seconds} s or raise max_queued of the project"
+        )
+        self.retry_after_seconds = retry_after_seconds
+
+
+class DatabaseDown(WeftError):
+    """The database does not answer; ``outcome_unknown`` where the commit itself was cut off."""
+
+    def __init__(self, why: object, *, outcome_unknown: bool = False) -> None:
+        super().__init__(f"the database does not answer ({_first_line(why)}); try again in a moment")
+        self.outcome_unknown = outcome_unknown
+        self.retry_after_seconds = 2
+
+
+class LeaseLost(WeftError):
+    """A worker no longer holds what it writes to."""
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(f"worker {worker} has lost its leases: it was silent for too long")
+
+
+class BrokerDown(WeftError):
+    """A hint could not be sent or awaited. Costs latency only."""
+
+    def __init__(self, broker: str, why: object) -> None:
+        super().__init__(f"the {broker} broker does not answer ({_first_line(why)}); workers fall back to polling")
+
+
+class Misconfigured(WeftError):
+    """Weft cannot start as it is set up."""
+
+
+class AdapterMissing(Misconfigured):
+    """A chosen adapter needs a package that is not installed."""
+
+    def __init__(self, kind: str, name: str, extra: str) -> None:
+        super().__init__(f"the {name} {kind} needs an extra package: pip install 'weft[{extra}]'")
+
+
+class SchemaNewer(Misconfigured):
+    """The database was made by a newer weft."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"the database has schema {found}, this weft knows schemas up to {known}; start a weft that is as new as it"
+        )
+
+
+class UnsafeDatabase(Misconfigured):
+    """The server may forget what it has acknowledged."""
+
+    def __init__(self, settings: str) -> None:
+        super().__init__(
+            f"the database server may lose acknowledged runs in a crash: {settings}; "
+            "switch it on there, or set WEFT_ALLOW_UNSAFE_DATABASE=true to run all the same"
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _first_line(why: object) -> str:
+    return str(why).strip().split("\n")[0][:200] or type(why).__name__

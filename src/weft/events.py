@@ -1,0 +1,125 @@
+"""Facts, written in the transaction that makes them true, and taken by their readers in the transaction that acts on them.
+
+A reader has an inbox: rows that name its events. It never remembers a last id, because transactions commit out of
+order and a late one would be skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, select
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.bulk import insert_many, reserve_ids, skip_locked
+from weft.db.database import Transaction
+
+KINDS = {
+    "run_queued": "a run waits for a worker",
+    "run_started": "a worker has leased a run",
+    "run_retried": "an attempt ended badly and the run waits for its next one",
+    "run_released": "a worker gave a run back unharmed: it drains, or a circuit breaker is open",
+    "run_finished": "a run has ended; data: state, outcome, reason",
+    "run_cancel_requested": "somebody asked for a running run to stop",
+    "ticks_missed": "a schedule was due and its misfire policy said no; data: count, first, last",
+    "tick_skipped": "a schedule was due while its task still ran, and its overlap policy said no",
+    "task_changed": "a task was created, changed, paused, resumed or deleted; data: change",
+    "worker_joined": "a worker has joined; data: worker",
+    "worker_left": "a worker has left after draining; data: worker",
+    "worker_lost": "a worker was silent for too long; its runs start elsewhere; data: worker, runs",
+}
+"""Every kind of event and what it says."""
+
+READERS: dict[str, set[str]] = {"scheduler": {"run_finished"}}
+"""Who acts on which kinds. Only events of a task go into the scheduler's inbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    id: int
+    at: Moment
+    kind: str
+    project: str
+    run_id: int | None
+    task_id: int | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event that has no id yet."""
+
+    kind: str
+    project: str
+    run_id: int | None = None
+    task_id: int | None = None
+    data: Mapping[str, Any] | None = None
+
+
+def append(tx: Transaction, facts: Sequence[Fact], at: Moment) -> None:
+    """Write ``facts`` and put those that a reader acts on into its inbox."""
+    if not facts:
+        return
+    ids = reserve_ids(tx, schema.event_ids, len(facts))
+    encode = msgspec.json.encode
+    insert_many(
+        tx,
+        schema.events,
+        [
+            {
+                "id": event_id,
+                "at": at,
+                "kind": fact.kind,
+                "project": fact.project,
+                "run_id": fact.run_id,
+                "task_id": fact.task_id,
+                "data": encode(fact.data).decode() if fact.data else None,
+            }
+            for event_id, fact in zip(ids, facts, strict=True)
+        ],
+    )
+    insert_many(
+        tx,
+        schema.inbox,
+        [
+            {"reader": reader, "event_id": event_id}
+            for event_id, fact in zip(ids, facts, strict=True)
+            if fact.task_id is not None
+            for reader, kinds in READERS.items()
+            if fact.kind in kinds
+        ],
+    )
+
+
+def take(tx: Transaction, reader: str, limit: int = 100) -> list[Event]:
+    """Remove the oldest events from the inbox of ``reader`` and return them, to be acted on in this transaction."""
+    inbox, events = schema.inbox, schema.events
+    held = tx.rows(
+        skip_locked(select(inbox.c.event_id).where(inbox.c.reader == reader).order_by(inbox.c.event_id).limit(limit))
+    )
+    ids = [row[0] for row in held]
+    if not ids:
+        return []
+    tx.execute(delete(inbox).where(inbox.c.reader == reader, inbox.c.event_id.in_(ids)))
+    return [_event(row) for row in tx.rows(select(events).where(events.c.id.in_(ids)).order_by(events.c.id))]
+
+
+def newest(tx: Transaction, limit: int = 100) -> list[Event]:
+    """The newest events first."""
+    return [_event(row) for row in tx.rows(select(schema.events).order_by(schema.events.c.id.desc()).limit(limit))]
+
+
+def _event(row: Any) -> Event:
+    return Event(
+        id=row.id,
+        at=row.at,
+        kind=row.kind,
+        project=row.project,
+        run_id=row.run_id,
+        task_id=row.task_id,
+        data=msgspec.json.decode(row.data) if row.data else {},
+    )

@@ -1,0 +1,128 @@
+"""The edges of weft: what it asks of a broker, a blob store and an executor.
+
+An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. Each port has one contract suite in
+``tests/contracts``, which every adapter passes against the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Broker(Protocol):
+    """Wakes workers that wait for a queue.
+
+    A hint, never the truth: the database decides who gets a run, so a lost, late or doubled ring costs a poll interval
+    and nothing else. A queue is named after the labels that its runs ask for.
+    """
+
+    async def ring(self, queues: Mapping[str, int]) -> None:
+        """Tell that so many runs became ready in each queue. Wakes at least one waiter of each, and up to that many.
+
+        Raises ``BrokerDown`` where the hint could not be sent.
+        """
+
+    async def wait(self, queues: Collection[str], timeout: float) -> bool:
+        """Return True once one of ``queues`` was rung, False after ``timeout`` seconds.
+
+        A ring that came shortly before the call may count. Raises ``BrokerDown`` where no ring can be heard.
+        """
+
+    async def close(self) -> None:
+        """Give back connections; waiting calls end."""
+
+
+class Blobs(Protocol):
+    """Keeps byte strings under keys like ``logs/12/1.log``: whole or absent, never half."""
+
+    async def put(self, key: str, data: bytes) -> None: ...
+
+    async def get(self, key: str) -> bytes | None:
+        """What was put, or None."""
+
+    async def delete(self, key: str) -> None:
+        """Remove the key; no error where it is absent."""
+
+
+class RunLog(Protocol):
+    """Takes what a run prints. Never blocks; past the cap it counts what it drops."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One attempt of a run, as an executor sees it."""
+
+    run_id: int
+    attempt: int
+    project: str
+    task: str
+    spec: Mapping[str, Any]
+    params: Mapping[str, Any]
+    correlation_id: str
+    traceparent: str
+    log: RunLog
+    folder: Path
+    """A directory of its own; made by the executor that needs it, removed by the worker."""
+
+    grace_seconds: float = 10.0
+    """How long a stopped process may take before it is killed."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """What the outside world may use to recognise a repeated attempt's effects."""
+        return f"{self.run_id}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How an attempt ended, in an executor's words."""
+
+    outcome: str
+    """succeeded, failed, or postponed (not tried: put it back and do not count it)."""
+
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    result: Mapping[str, Any] | None = None
+    retry_after_seconds: float | None = None
+    """Not before this long from now, where the other side or a breaker said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """The state of one circuit breaker, for people to see."""
+
+    target: str
+    state: str
+    failures: int
+    retry_in_seconds: float = 0.0
+
+
+class Executor(Protocol):
+    """Runs one kind of task. A new kind is one file in ``adapters/executors``."""
+
+    def check(self, spec: Mapping[str, Any]) -> None:
+        """Raise ``Invalid`` where the spec is not one of this kind."""
+
+    async def execute(self, work: Work) -> Ended:
+        """Do the work and say how it ended.
+
+        Being cancelled means stop: gently, then by force after ``grace_seconds``; no process is left when it returns.
+        """
+
+    def breakers(self) -> Collection[Breaker]:
+        """The circuit breakers that this executor holds; empty where it has none."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """The adapters that one process uses, as ``app.py`` chose them."""
+
+    broker: Broker
+    blobs: Blobs
+    executors: Mapping[str, Executor] = field(default_factory=dict)

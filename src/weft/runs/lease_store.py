@@ -1,0 +1,188 @@
+"""The SQL of leases. Every write that follows a lease names its attempt; the row count decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import and_, func, insert, literal, select, update
+from sqlalchemy.sql.expression import delete
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.bulk import insert_many, skip_locked, update_many
+from weft.db.database import Transaction
+from weft.runs.model import Lease, RunSpec, RunState
+
+runs, limits = schema.runs, schema.limits
+
+_decode_spec = msgspec.json.Decoder(RunSpec).decode
+
+
+def ready_lanes(tx: Transaction, after: int, limit: int) -> list[int]:
+    """Ids above ``after`` of lanes that have ready runs: one step in the index a lane, however many runs wait in it."""
+    first = select(func.min(runs.c.ready_lane).label("lane")).where(runs.c.ready_lane > after)
+    found = first.cte("found", recursive=True)
+    following = select(func.min(runs.c.ready_lane)).where(runs.c.ready_lane > found.c.lane).scalar_subquery()
+    found = found.union_all(select(following).where(found.c.lane.is_not(None)))
+    return [row[0] for row in tx.rows(select(found.c.lane).where(found.c.lane.is_not(None)).limit(limit))]
+
+
+def head_priorities(tx: Transaction, lane_ids: Collection[int]) -> dict[int, int]:
+    """The highest priority that waits in each lane."""
+    lanes = schema.lanes
+    head = select(func.max(runs.c.priority)).where(runs.c.ready_lane == lanes.c.id).scalar_subquery()
+    rows = tx.rows(select(lanes.c.id, head).where(lanes.c.id.in_(lane_ids)))
+    return {lane: priority for lane, priority in rows if priority is not None}
+
+
+def free_places(tx: Transaction, keys: Collection[str]) -> dict[str, int]:
+    """How many more runs each limit allows; the limits stay locked until the transaction ends."""
+    query = select(limits).where(limits.c.key.in_(keys)).order_by(limits.c.key).with_for_update()
+    return {row.key: row.max_running - row.in_use for row in tx.rows(query)}
+
+
+def take_places(tx: Transaction, taken: Mapping[str, int]) -> None:
+    """Count runs in (positive) or out (negative) of their limits."""
+    for key in sorted(taken):
+        if taken[key]:
+            tx.execute(update(limits).where(limits.c.key == key).values(in_use=limits.c.in_use + taken[key]))
+
+
+def lease(
+    tx: Transaction,
+    lane: int,
+    count: int,
+    floor: int | None,
+    *,
+    worker_id: int,
+    worker: str,
+    slots: str | None,
+    at: Moment,
+) -> list[tuple[Lease, int | None]]:
+    """Lease up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; each with its task's id."""
+    fields = (runs.c.id, runs.c.attempt, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind)
+    query = select(*fields, runs.c.correlation_id, runs.c.traceparent, runs.c.spec).where(runs.c.ready_lane == lane)
+    if floor is not None:
+        query = query.where(runs.c.priority >= floor)
+    rows = tx.rows(skip_locked(query.order_by(runs.c.priority.desc(), runs.c.id).limit(count)))
+    if not rows:
+        return []
+    claimed = tx.execute(
+        update(runs)
+        .where(runs.c.id.in_([row.id for row in rows]), runs.c.ready_lane == lane)
+        .values(
+            state=RunState.RUNNING.value,
+            attempt=runs.c.attempt + 1,
+            ready_lane=None,
+            lease_worker=worker_id,
+            worker=worker,
+            slots=slots,
+            started_at=at,
+        )
+    )
+    if claimed.rowcount != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
+        raise AssertionError(f"{claimed.rowcount} of {len(rows)} locked runs were claimed")
+    return [(_lease(row), row.task_id) for row in rows]
+
+
+def _lease(row: Any) -> Lease:
+    return Lease(
+        run_id=row.id,
+        attempt=row.attempt + 1,
+        project=row.project,
+        task=row.task,
+        kind=row.kind,
+        correlation_id=row.correlation_id,
+        traceparent=row.traceparent,
+        spec=_decode_spec(row.spec),
+    )
+
+
+HELD = (
+    runs.c.id,
+    runs.c.attempt,
+    runs.c.project,
+    runs.c.task,
+    runs.c.task_id,
+    runs.c.lane_id,
+    runs.c.tries,
+    runs.c.losses,
+    runs.c.cancel_requested,
+    runs.c.slots,
+    runs.c.started_at,
+    runs.c.worker,
+    runs.c.spec,
+)
+
+
+def held(tx: Transaction, run_ids: Collection[int], worker_id: int) -> dict[int, Any]:
+    """The rows of ``run_ids`` that ``worker_id`` holds now, locked."""
+    query = select(*HELD).where(runs.c.id.in_(run_ids), runs.c.lease_worker == worker_id).order_by(runs.c.id)
+    return {row.id: row for row in tx.rows(query.with_for_update())}
+
+
+def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
+    """Some of the rows that ``worker_id`` holds, locked."""
+    query = select(*HELD).where(runs.c.lease_worker == worker_id).order_by(runs.c.id).limit(limit)
+    return list(tx.rows(query.with_for_update()))
+
+
+def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
+    """Run, attempt and whether to cancel, for all that ``worker_id`` holds."""
+    query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == worker_id)
+    return [(row.id, row.attempt, bool(row.cancel_requested)) for row in tx.rows(query)]
+
+
+def running_by_project(tx: Transaction, worker_id: int) -> dict[str, int]:
+    query = select(runs.c.project, func.count()).where(runs.c.lease_worker == worker_id).group_by(runs.c.project)
+    return {project: count for project, count in tx.rows(query)}
+
+
+def weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float]:
+    rows = tx.rows(select(schema.projects.c.name, schema.projects.c.weight).where(schema.projects.c.name.in_(projects)))
+    return {name: weight for name, weight in rows}
+
+
+def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[Mapping[str, Any]]) -> int:
+    """Write how attempts ended: on each run, if it is still at that attempt, and as a row of its own."""
+    changed = update_many(
+        tx, runs, rows, match=("id", "attempt"), extra=and_(runs.c.state == literal(RunState.RUNNING.value))
+    )
+    insert_many(tx, schema.attempts, attempts)
+    return changed
+
+
+def add_log(tx: Transaction, chunks: Sequence[Mapping[str, Any]]) -> None:
+    """Keep pieces of live logs; a piece that was shipped before is not kept twice."""
+    table = schema.log_chunks
+    for chunk in chunks:
+        same = and_(table.c.run_id == chunk["run_id"], table.c.attempt == chunk["attempt"], table.c.seq == chunk["seq"])
+        if tx.value(select(table.c.seq).where(same)) is None:
+            tx.execute(insert(table).values(chunk))
+
+
+def drop_logs(tx: Transaction, ended: Collection[tuple[int, int]]) -> None:
+    table = schema.log_chunks
+    for run_id, attempt in ended:
+        tx.execute(delete(table).where(table.c.run_id == run_id, table.c.attempt == attempt))
+
+
+def live_log(tx: Transaction, run_id: int, attempt: int, after: int = -1) -> list[tuple[int, bytes]]:
+    """The pieces of a running attempt's log with numbers above ``after``."""
+    table = schema.log_chunks
+    query = select(table.c.seq, table.c.data).where(
+        table.c.run_id == run_id, table.c.attempt == attempt, table.c.seq > after
+    )
+    return [(row.seq, bytes(row.data)) for row in tx.rows(query.order_by(table.c.seq))]
+
+
+def set_limit(tx: Transaction, key: str, max_running: int | None) -> None:
+    """Let at most ``max_running`` runs that this key counts run at once; None removes the limit."""
+    if max_running is None:
+        tx.execute(delete(limits).where(limits.c.key == key))
+        return
+    changed = tx.execute(update(limits).where(limits.c.key == key).values(max_running=max_running)).rowcount
+    if not changed and tx.value(select(limits.c.key).where(limits.c.key == key)) is None:
+        tx.execute(insert(limits).values(key=key, max_running=max_running, in_use=0))

@@ -1,0 +1,262 @@
+"""What a run is, which states it has, and what follows when an attempt ends. Values only, no I/O."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from weft.clock import Moment
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset({RunState.QUEUED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}),
+    RunState.SUCCEEDED: frozenset(),
+    RunState.FAILED: frozenset(),
+    RunState.CANCELLED: frozenset(),
+}
+"""Every step that a run may take. A state without steps is an end."""
+
+ENDED = frozenset(state for state, steps in TRANSITIONS.items() if not steps)
+
+
+class Outcome(StrEnum):
+    """How an attempt, and with its last attempt a run, ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    """Its worker went silent."""
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    """Never started: a forerunner did not end as asked for."""
+    RELEASED = "released"
+    """Given back by a draining worker or an open circuit breaker; counts for nothing."""
+
+
+class Trigger(StrEnum):
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    DEPENDENCY = "dependency"
+    QUEUE = "queue"
+    RETRY = "retry"
+    BACKFILL = "backfill"
+
+
+class Retry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When a failed attempt is tried again: ``count`` more times, each time later, at most ``max_delay_seconds``."""
+
+    count: int = 0
+    delay_seconds: float = 1.0
+    factor: float = 2.0
+    max_delay_seconds: float = 3600.0
+    jitter: float = 0.5
+    """How much of each delay is left to chance, so that failed runs do not come back together: 0 none, 1 all of it."""
+    on: tuple[str, ...] = ("failed", "timeout", "lost")
+    """Which outcomes are tried again."""
+    losses: int = 3
+    """How many workers may go silent under a run before it ends as failed (a poison run)."""
+
+    def delay(self, tries: int, chance: float) -> float:
+        """Seconds to wait after try number ``tries``; ``chance`` is a random number from 0 to 1."""
+        steps = min(max(tries - 1, 0), 64)
+        full = min(self.delay_seconds * self.factor**steps, self.max_delay_seconds)
+        return full * (1 - self.jitter * chance)
+
+
+class RunSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that a worker needs: a copy of the task's fields, so that history stays true when the task changes."""
+
+    spec: dict[str, Any]
+    params: dict[str, Any] = {}
+    labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    timeout_seconds: float = 0.0
+    """0 means none."""
+    grace_seconds: float = 10.0
+    log_bytes: int = 10_000_000
+    """Past this much output the rest is counted and dropped."""
+    retry: Retry = Retry()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to be queued."""
+
+    project: str
+    task: str
+    kind: str
+    spec: RunSpec
+    task_id: int | None = None
+    priority: int = 0
+    trigger: Trigger = Trigger.MANUAL
+    fire_at: Moment | None = None
+    not_before: Moment | None = None
+    correlation_id: str = ""
+    traceparent: str = ""
+    max_running: int | None = None
+    """How many runs of this task may run at once."""
+    idempotency_key: str | None = None
+    dedup_key: str | None = None
+    dedup_seconds: float = 0.0
+    skipped: str | None = None
+    """Why this run is not to happen; it is kept as cancelled, so that what follows it learns of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The answer to a submit: ``fresh`` is False where an earlier run was the answer."""
+
+    run_id: int
+    fresh: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as people and programs see it."""
+
+    id: int
+    project: str
+    task: str
+    task_id: int | None
+    kind: str
+    state: RunState
+    trigger: str
+    priority: int
+    attempt: int
+    tries: int
+    losses: int
+    worker: str | None
+    cancel_requested: bool
+    fire_at: Moment | None
+    queued_at: Moment
+    not_before: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    outcome: str | None
+    reason: str | None
+    exit_code: int | None
+    signal: int | None
+    correlation_id: str
+    traceparent: str
+    spec: RunSpec
+    result: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt that has ended."""
+
+    attempt: int
+    worker: str | None
+    started_at: Moment | None
+    finished_at: Moment
+    outcome: str
+    reason: str | None
+    exit_code: int | None
+    signal: int | None
+    log_key: str | None
+    log_bytes: int | None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to execute one attempt of a run; ``attempt`` is the fencing number of every later write."""
+
+    run_id: int
+    attempt: int
+    project: str
+    task: str
+    kind: str
+    correlation_id: str
+    traceparent: str
+    spec: RunSpec
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a worker says that an attempt ended."""
+
+    run_id: int
+    attempt: int
+    outcome: str
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    result: dict[str, Any] | None = None
+    retry_after_seconds: float | None = None
+    log_key: str | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an ended attempt means for its run."""
+
+    state: RunState
+    outcome: Outcome
+    tries: int
+    losses: int
+    delay_seconds: float = 0.0
+    reason: str = ""
+
+
+def judge(ending: Ending, *, retry: Retry, tries: int, losses: int, cancel_requested: bool) -> Verdict:
+    """Decide what becomes of a run whose attempt ended so; ``tries`` and ``losses`` count the attempts before it."""
+    outcome = Outcome(ending.outcome)
+    if outcome is Outcome.SUCCEEDED:
+        return Verdict(state=RunState.SUCCEEDED, outcome=outcome, tries=tries + 1, losses=losses, reason=ending.reason)
+    if cancel_requested or outcome is Outcome.CANCELLED:
+        reason = ending.reason or "cancelled"
+        return Verdict(state=RunState.CANCELLED, outcome=Outcome.CANCELLED, tries=tries, losses=losses, reason=reason)
+    if outcome is Outcome.RELEASED:
+        delay = ending.retry_after_seconds or 0.0
+        return Verdict(
+            state=RunState.QUEUED,
+            outcome=outcome,
+            tries=tries,
+            losses=losses,
+            delay_seconds=delay,
+            reason=ending.reason,
+        )
+    if outcome is Outcome.LOST:
+        return _judge_loss(ending, retry, tries, losses + 1)
+    return _judge_failure(ending, outcome, retry, tries + 1, losses)
+
+
+def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int) -> Verdict:
+    again = "lost" in retry.on and losses < retry.losses
+    reason = ending.reason if again else f"{ending.reason} ({losses} of {retry.losses} allowed losses)"
+    return Verdict(
+        state=RunState.QUEUED if again else RunState.FAILED,
+        outcome=Outcome.LOST,
+        tries=tries,
+        losses=losses,
+        reason=reason,
+    )
+
+
+def _judge_failure(ending: Ending, outcome: Outcome, retry: Retry, tries: int, losses: int) -> Verdict:
+    again = outcome in retry.on and tries <= retry.count
+    delay = retry.delay(tries, random.random())  # noqa: S311 - spreads retries, guards nothing
+    return Verdict(
+        state=RunState.QUEUED if again else RunState.FAILED,
+        outcome=outcome,
+        tries=tries,
+        losses=losses,
+        delay_seconds=max(delay, ending.retry_after_seconds or 0.0) if again else 0.0,
+        reason=ending.reason,
+    )

@@ -1,0 +1,216 @@
+"""The front door to runs: submit, look, cancel."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from weft import events
+from weft.clock import Clock, seconds
+from weft.db.database import Database, Transaction
+from weft.errors import Conflict, Invalid, NotFound, QueueFull
+from weft.events import Fact
+from weft.ports import Blobs
+from weft.runs import key_store, lease_store, store
+from weft.runs.bell import Bell
+from weft.runs.lanes import Lane, lane_of
+from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted
+
+RECOUNT_SECONDS = 1.0
+"""How old the count of a project's waiting runs may be when a submit is checked against its bound."""
+
+
+class Runs:
+    """Every run there is."""
+
+    def __init__(self, db: Database, blobs: Blobs, bell: Bell, clock: Clock) -> None:
+        self._db, self._blobs, self._bell, self._clock = db, blobs, bell, clock
+        self._lane_ids: dict[Lane, int] = {}
+        self._waiting: dict[str, tuple[float, int, int | None]] = {}
+
+    async def submit(self, new: Sequence[NewRun]) -> list[Submitted]:
+        """Queue runs, all or none; return once they are durable.
+
+        A run whose idempotency key was used before, or whose dedup key names a run that is pending or just done, is
+        answered with that earlier run.
+        """
+        return await self._db.transact(lambda tx: self.admit(tx, new))
+
+    def admit(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted]:
+        """Queue runs in the caller's transaction, as ``submit`` does."""
+        self._check_bounds(tx, new)
+        answers: list[Submitted | None] = self._known(tx, new)
+        fresh = [position for position, answer in enumerate(answers) if answer is None]
+        for position, run_id in zip(fresh, self.queue(tx, [new[position] for position in fresh]), strict=True):
+            answers[position] = Submitted(run_id)
+            self._remember(tx, new[position], run_id)
+        return [self._twin(answer, new, answers) for answer in answers]
+
+    def queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
+        """Queue runs in the caller's transaction without asking questions; workers hear of it once that commits."""
+        if not new:
+            return []
+        at = self._clock()
+        lanes = [lane_of(run) for run in new]
+        by_lane = {lane: self._lane_id(tx, lane) for lane in set(lanes)}
+        ids = store.add(tx, [_traced(run) for run in new], [by_lane[lane] for lane in lanes], at)
+        events.append(tx, [_queued(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
+        ready = Counter(lane.queue for run, lane in zip(new, lanes, strict=True) if run.not_before is None)
+        tx.after_commit(lambda: [self._bell.add(queue, count) for queue, count in ready.items()])  # type: ignore[func-returns-value]
+        return ids
+
+    async def get(self, run_id: int) -> Run:
+        found = await self._db.read(lambda tx: store.get(tx, run_id))
+        if found is None:
+            raise NotFound("run", run_id)
+        return found
+
+    async def list(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
+        """Runs newest first. ``where`` may name project, task, kind, state, trigger and correlation_id."""
+        allowed = {"project", "task", "task_id", "kind", "state", "trigger", "correlation_id", "outcome"}
+        for name in where.keys() - allowed:
+            raise Invalid("filter", name, f"it must be one of {', '.join(sorted(allowed))}")
+        return await self._db.read(lambda tx: store.newest(tx, where, before=before, limit=limit))
+
+    async def attempts(self, run_id: int) -> list[Attempt]:
+        return await self._db.read(lambda tx: store.attempts_of(tx, run_id))
+
+    async def counts(self) -> dict[str, int]:
+        """How many runs are ready, waiting and running now."""
+        return await self._db.read(store.count_live)
+
+    async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
+        """Cancel a waiting run at once, or ask the worker of a running one to stop it."""
+        await self._db.transact(lambda tx: self.cancel_in(tx, run_id, reason))
+        return await self.get(run_id)
+
+    def cancel_in(self, tx: Transaction, run_id: int, reason: str) -> None:
+        run = store.get(tx, run_id)
+        if run is None:
+            raise NotFound("run", run_id)
+        at = self._clock()
+        if store.cancel_queued(tx, run_id, reason, at):
+            data = {"state": "cancelled", "outcome": "cancelled", "reason": reason}
+            events.append(tx, [Fact("run_finished", run.project, run_id, run.task_id, data)], at)
+        elif store.ask_to_cancel(tx, run_id):
+            events.append(tx, [Fact("run_cancel_requested", run.project, run_id, run.task_id)], at)
+        else:
+            raise Conflict(f"run {run_id} has already finished ({run.state})")
+
+    async def log(self, run_id: int, attempt: int | None = None) -> bytes:
+        """The log of an attempt as far as it is known: of the newest one unless told."""
+        run = await self.get(run_id)
+        wanted = attempt or run.attempt
+        for ended in await self.attempts(run_id):
+            if ended.attempt == wanted:
+                return (await self._blobs.get(ended.log_key) or b"") if ended.log_key else b""
+        return b"".join(data for _, data in await self.live_log(run_id, wanted))
+
+    async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
+        """Numbered pieces of a running attempt's log, from ``after`` on."""
+        return await self._db.read(lambda tx: lease_store.live_log(tx, run_id, attempt, after))
+
+    async def wake_waiting(self) -> int:
+        """Make runs ready whose back-off or delay is over."""
+
+        def work(tx: Transaction) -> int:
+            woken = store.wake_waiting(tx, self._clock())
+            lanes = store.lanes_by_id(tx, woken) if woken else {}
+            tx.after_commit(lambda: [self._bell.add(lanes[lane].queue, n) for lane, n in woken.items()])  # type: ignore[func-returns-value]
+            return sum(woken.values())
+
+        return await self._db.transact(work)
+
+    def _lane_id(self, tx: Transaction, lane: Lane) -> int:
+        known = self._lane_ids.get(lane)
+        if known is None:
+            known = store.lane_id(tx, lane)
+            tx.after_commit(lambda: self._lane_ids.__setitem__(lane, known))
+        return known
+
+    def _check_bounds(self, tx: Transaction, new: Sequence[NewRun]) -> None:
+        """Refuse what would grow a project's queue past its bound, so that one producer cannot drown the rest."""
+        for project, count in Counter(run.project for run in new).items():
+            counted_at, waiting, bound = self._waiting.get(project, (float("-inf"), 0, None))
+            if time.monotonic() - counted_at > RECOUNT_SECONDS:
+                bound = store.max_queued(tx, project)
+                waiting = store.waiting_in_project(tx, project, bound + 1) if bound is not None else 0
+                counted_at = time.monotonic()
+            if bound is not None and waiting + count > bound:
+                raise QueueFull(project, bound)
+            self._waiting[project] = (counted_at, waiting + count, bound)
+
+    def _known(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted | None]:
+        keyed = {(run.project, run.idempotency_key): run for run in new if run.idempotency_key}
+        known = key_store.known(tx, [(project, key or "") for project, key in keyed])
+        answers: list[Submitted | None] = []
+        seen: set[tuple[str, str]] = set()
+        for run in new:
+            answer = None
+            if run.idempotency_key and (found := known.get((run.project, run.idempotency_key))):
+                if found[0] != digest(run):
+                    raise Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
+                answer = Submitted(found[1], fresh=False, why="same idempotency key")
+            if answer is None and run.dedup_key:
+                since = self._clock() - seconds(run.dedup_seconds)
+                if duplicate := key_store.live_duplicate(tx, run.project, run.dedup_key, since):
+                    answer = Submitted(duplicate, fresh=False, why="same target pending or just done")
+                elif (run.project, run.dedup_key) in seen:
+                    answer = Submitted(0, fresh=False, why=run.dedup_key)
+                seen.add((run.project, run.dedup_key))
+            answers.append(answer)
+        return answers
+
+    def _twin(self, answer: Submitted | None, new: Sequence[NewRun], answers: Sequence[Submitted | None]) -> Submitted:
+        """Resolve a duplicate inside one batch to the run that the batch itself made."""
+        if answer is None:
+            raise AssertionError("every new run has an answer")
+        if answer.run_id:
+            return answer
+        first = next(
+            a for run, a in zip(new, answers, strict=True) if run.dedup_key == answer.why and a is not None and a.run_id
+        )
+        return Submitted(first.run_id, fresh=False, why="same target pending or just done")
+
+    def _remember(self, tx: Transaction, run: NewRun, run_id: int) -> None:
+        at = self._clock()
+        if run.idempotency_key:
+            row = {
+                "project": run.project,
+                "key": run.idempotency_key,
+                "digest": digest(run),
+                "run_id": run_id,
+                "at": at,
+            }
+            key_store.remember(tx, [row])
+        if run.dedup_key:
+            key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
+
+
+def digest(run: NewRun) -> str:
+    """What makes two submits the same request."""
+    body = msgspec.json.encode([run.project, run.task, run.kind, run.priority, run.spec], order="deterministic")
+    return hashlib.sha256(body).hexdigest()
+
+
+def _queued(run: NewRun, run_id: int) -> Fact:
+    if run.skipped is not None:
+        data = {"state": RunState.CANCELLED.value, "outcome": "skipped", "reason": run.skipped}
+        return Fact("run_finished", run.project, run_id, run.task_id, data)
+    return Fact("run_queued", run.project, run_id, run.task_id)
+
+
+def _traced(run: NewRun) -> NewRun:
+    """Give a run that has none an id for its whole flow and a trace (W3C traceparent)."""
+    if run.correlation_id and run.traceparent:
+        return run
+    chance = os.urandom(24).hex()
+    trace = run.traceparent or f"00-{chance[:32]}-{chance[32:]}-01"
+    return replace(run, correlation_id=run.correlation_id or chance[:32], traceparent=trace)

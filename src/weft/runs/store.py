@@ -1,0 +1,206 @@
+"""The SQL of runs: queue, read, cancel. Leases are in ``lease_store.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, and_, func, or_, select, update
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.bulk import insert_many, insert_missing, reserve_ids
+from weft.db.database import Transaction
+from weft.runs.lanes import Lane
+from weft.runs.model import ENDED, Attempt, NewRun, Outcome, Run, RunSpec, RunState
+
+runs, attempts, lanes = schema.runs, schema.attempts, schema.lanes
+
+_decode_spec = msgspec.json.Decoder(RunSpec).decode
+_encode = msgspec.json.encode
+
+
+def lane_id(tx: Transaction, lane: Lane) -> int:
+    """The id of ``lane``, which is created where it is new."""
+    found = tx.value(select(lanes.c.id).where(lanes.c.key == lane.key))
+    if found is None:
+        row = {"key": lane.key, "project": lane.project}
+        row |= {"labels": _encode(lane.labels).decode(), "limits": _encode(lane.limits).decode()}
+        insert_missing(tx, lanes, row)
+        found = tx.value(select(lanes.c.id).where(lanes.c.key == lane.key))
+    return int(found)
+
+
+def lanes_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, Lane]:
+    rows = tx.rows(select(lanes.c.id, lanes.c.project, lanes.c.labels, lanes.c.limits).where(lanes.c.id.in_(ids)))
+    decode = msgspec.json.decode
+    return {row.id: Lane(row.project, tuple(decode(row.labels)), tuple(decode(row.limits))) for row in rows}
+
+
+def add(tx: Transaction, new: Sequence[NewRun], lane_ids: Sequence[int], at: Moment) -> Sequence[int]:
+    """Insert runs; each is ready at once unless it is to wait or was skipped."""
+    ids = reserve_ids(tx, schema.run_ids, len(new))
+    rows = [_row(run_id, run, lane, at) for run_id, run, lane in zip(ids, new, lane_ids, strict=True)]
+    insert_many(tx, runs, rows)
+    return ids
+
+
+def _row(run_id: int, run: NewRun, lane: int, at: Moment) -> dict[str, Any]:
+    skipped = run.skipped is not None
+    return {
+        "id": run_id,
+        "project": run.project,
+        "task_id": run.task_id,
+        "task": run.task,
+        "kind": run.kind,
+        "spec": _encode(run.spec).decode(),
+        "trigger": run.trigger.value,
+        "fire_at": run.fire_at,
+        "correlation_id": run.correlation_id,
+        "traceparent": run.traceparent,
+        "priority": run.priority,
+        "lane_id": lane,
+        "state": "cancelled" if skipped else "queued",
+        "attempt": 0,
+        "tries": 0,
+        "losses": 0,
+        "ready_lane": lane if run.not_before is None and not skipped else None,
+        "not_before": None if skipped else run.not_before,
+        "cancel_requested": False,
+        "queued_at": at,
+        "finished_at": at if skipped else None,
+        "outcome": Outcome.SKIPPED.value if skipped else None,
+        "reason": run.skipped,
+    }
+
+
+def get(tx: Transaction, run_id: int) -> Run | None:
+    row = tx.execute(select(runs).where(runs.c.id == run_id)).first()
+    return None if row is None else _run(row)
+
+
+def newest(
+    tx: Transaction, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50, oldest_first: bool = False
+) -> list[Run]:
+    """Runs whose columns equal ``where``, newest first; ``before`` an id for the next page."""
+    query: Select[Any] = select(runs).where(*(runs.c[name] == value for name, value in where.items()))
+    if before is not None:
+        query = query.where(runs.c.id > before if oldest_first else runs.c.id < before)
+    order = runs.c.id if oldest_first else runs.c.id.desc()
+    return [_run(row) for row in tx.rows(query.order_by(order).limit(limit))]
+
+
+def attempts_of(tx: Transaction, run_id: int) -> list[Attempt]:
+    fields = [column for column in attempts.c if column.name != "run_id"]
+    rows = tx.rows(select(*fields).where(attempts.c.run_id == run_id).order_by(attempts.c.attempt))
+    return [Attempt(**row._mapping) for row in rows]
+
+
+def count_by_state(tx: Transaction, project: str | None = None) -> dict[str, int]:
+    """How many runs are queued and running, and how many have ended; of one project where it is named."""
+    query = select(runs.c.state, func.count()).group_by(runs.c.state)
+    if project is not None:
+        query = query.where(runs.c.project == project)
+    return {state: count for state, count in tx.rows(query)}
+
+
+def count_live(tx: Transaction) -> dict[str, int]:
+    """How many runs are ready, waiting and running: quick however many have ended."""
+    counts = {
+        "ready": runs.c.ready_lane,
+        "waiting": runs.c.not_before,
+        "running": runs.c.lease_worker,
+    }
+    return {name: int(tx.value(select(func.count()).where(column.is_not(None)))) for name, column in counts.items()}
+
+
+def waiting_in_project(tx: Transaction, project: str, at_most: int) -> int:
+    """How many runs of ``project`` are ready, counted no further than ``at_most``."""
+    in_project = select(lanes.c.id).where(lanes.c.project == project)
+    counted = select(runs.c.id).where(runs.c.ready_lane.in_(in_project)).limit(at_most).subquery()
+    return int(tx.value(select(func.count()).select_from(counted)))
+
+
+def max_queued(tx: Transaction, project: str) -> int | None:
+    """The bound of a project's queue, if it has one."""
+    bound = tx.value(select(schema.projects.c.max_queued).where(schema.projects.c.name == project))
+    return None if bound is None else int(bound)
+
+
+def live_of_task(tx: Transaction, task_id: int) -> list[tuple[int, str]]:
+    """Id and state of the runs of a task that have not ended, oldest first."""
+    live = or_(runs.c.ready_lane.is_not(None), runs.c.not_before.is_not(None), runs.c.lease_worker.is_not(None))
+    query = select(runs.c.id, runs.c.state).where(runs.c.task_id == task_id, live).order_by(runs.c.id)
+    return [(row.id, row.state) for row in tx.rows(query)]
+
+
+def live_tasks(tx: Transaction, task_ids: Collection[int]) -> dict[int, list[tuple[int, str]]]:
+    """The runs that have not ended of each of ``task_ids``."""
+    states = [RunState.QUEUED.value, RunState.RUNNING.value]
+    found: dict[int, list[tuple[int, str]]] = {}
+    query = select(runs.c.task_id, runs.c.id, runs.c.state).where(
+        runs.c.task_id.in_(task_ids), runs.c.state.in_(states)
+    )
+    for row in tx.rows(query.order_by(runs.c.id)):
+        found.setdefault(row.task_id, []).append((row.id, row.state))
+    return found
+
+
+def cancel_queued(tx: Transaction, run_id: int, reason: str, at: Moment) -> bool:
+    """Cancel a run that no worker holds."""
+    statement = (
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.state == RunState.QUEUED.value)
+        .values(
+            state=RunState.CANCELLED.value,
+            outcome=Outcome.CANCELLED.value,
+            reason=reason,
+            ready_lane=None,
+            not_before=None,
+            cancel_requested=True,
+            finished_at=at,
+        )
+    )
+    return tx.execute(statement).rowcount == 1
+
+
+def ask_to_cancel(tx: Transaction, run_id: int) -> bool:
+    """Leave word for the worker that holds the run; its next heartbeat reads it."""
+    statement = (
+        update(runs).where(runs.c.id == run_id, runs.c.state == RunState.RUNNING.value).values(cancel_requested=True)
+    )
+    return tx.execute(statement).rowcount == 1
+
+
+def wake_waiting(tx: Transaction, at: Moment, limit: int = 500) -> dict[int, int]:
+    """Make runs ready whose waiting time is over; return how many in each lane."""
+    due = (
+        select(runs.c.id, runs.c.lane_id)
+        .where(runs.c.not_before <= at)
+        .order_by(runs.c.not_before)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    rows = tx.rows(due)
+    if rows:
+        ids = [row.id for row in rows]
+        ready = and_(runs.c.id.in_(ids), runs.c.state == RunState.QUEUED.value)
+        tx.execute(update(runs).where(ready).values(ready_lane=runs.c.lane_id, not_before=None))
+    woken: dict[int, int] = {}
+    for row in rows:
+        woken[row.lane_id] = woken.get(row.lane_id, 0) + 1
+    return woken
+
+
+def _run(row: Any) -> Run:
+    return Run(
+        **{name: getattr(row, name) for name in _PLAIN},
+        state=RunState(row.state),
+        spec=_decode_spec(row.spec),
+        result=msgspec.json.decode(row.result) if row.result else None,
+    )
+
+
+_PLAIN = [name for name in Run.__dataclass_fields__ if name not in ("state", "spec", "result")]
+ENDED_STATES = sorted(state.value for state in ENDED)

@@ -1,0 +1,129 @@
+"""One attempt of a run on a worker, from its lease to its ending."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from weft.errors import WeftError
+from weft.ports import Blobs, Ended, Executor, Work
+from weft.runs.model import Ending, Lease
+from weft.workers.spool import LogSpool
+
+log = logging.getLogger(__name__)
+
+STOPPED = {
+    "cancel": ("cancelled", "cancelled while running"),
+    "timeout": ("timeout", "ran longer than its timeout"),
+    "drain": ("released", "its worker was asked to stop"),
+}
+"""Why an attempt was stopped, and what that means for it. ``lost`` is not here: its ending is no longer ours to tell."""
+
+
+class Running:
+    """An attempt under way."""
+
+    __slots__ = ("ending", "folder", "lease", "log", "stopped", "task")
+
+    def __init__(self, lease: Lease, folder: Path) -> None:
+        self.lease, self.folder = lease, folder
+        self.log = LogSpool(folder / "log", lease.spec.log_bytes)
+        self.task: asyncio.Task[None] | None = None
+        self.stopped = ""
+        self.ending: Ending | None = None
+
+    def stop(self, why: str) -> None:
+        """Stop it once; the first reason counts, except that a lost lease overrides."""
+        if why == "lost":
+            self.stopped = why
+        if not self.stopped or why == "lost":
+            self.stopped = why
+            if self.task is not None:
+                self.task.cancel()
+
+
+async def see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:
+    """Execute the attempt, keep its log, and leave its ending on ``running``."""
+    lease = running.lease
+    timer = None
+    if lease.spec.timeout_seconds:
+        timer = asyncio.get_running_loop().call_later(lease.spec.timeout_seconds, running.stop, "timeout")
+    try:
+        ended = await _execute(running, executor)
+    except asyncio.CancelledError:
+        if not running.stopped:
+            raise
+        ended = None
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if running.stopped == "lost":
+        running.log.close()
+    else:
+        log_key = await _keep_log(running, blobs)
+        running.ending = _ending(running, ended, log_key)
+    if running.folder.exists():
+        await asyncio.to_thread(shutil.rmtree, running.folder, True)
+
+
+async def _execute(running: Running, executor: Callable[[str], Executor]) -> Ended:
+    lease = running.lease
+    work = Work(
+        run_id=lease.run_id,
+        attempt=lease.attempt,
+        project=lease.project,
+        task=lease.task,
+        spec=lease.spec.spec,
+        params=lease.spec.params,
+        correlation_id=lease.correlation_id,
+        traceparent=lease.traceparent,
+        log=running.log,
+        folder=running.folder,
+        grace_seconds=lease.spec.grace_seconds,
+    )
+    try:
+        return await executor(lease.kind).execute(work)
+    except WeftError as problem:
+        return Ended(outcome="failed", reason=str(problem))
+    except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
+        log.exception("executor failed", extra={"run_id": lease.run_id, "kind": lease.kind})
+        return Ended(outcome="failed", reason=f"the {lease.kind} executor failed: {type(problem).__name__}: {problem}")
+
+
+async def _keep_log(running: Running, blobs: Blobs) -> str | None:
+    if not running.log.written:
+        running.log.close()
+        return None
+    key = f"logs/{running.lease.run_id}/{running.lease.attempt}.log"
+    try:
+        await blobs.put(key, running.log.whole())
+    except OSError as problem:
+        log.error("log not kept", extra={"run_id": running.lease.run_id, "why": str(problem)})
+        return None
+    finally:
+        running.log.close()
+    return key
+
+
+def _ending(running: Running, ended: Ended | None, log_key: str | None) -> Ending:
+    lease, size = running.lease, running.log.written
+    if ended is None or (running.stopped and ended.outcome != "succeeded"):
+        outcome, reason = STOPPED[running.stopped]
+        if running.stopped == "timeout":
+            reason = f"ran longer than its timeout of {lease.spec.timeout_seconds:g} s"
+        return Ending(lease.run_id, lease.attempt, outcome, reason, log_key=log_key, log_bytes=size)
+    return Ending(
+        run_id=lease.run_id,
+        attempt=lease.attempt,
+        outcome="released" if ended.outcome == "postponed" else ended.outcome,
+        reason=ended.reason,
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        result=dict(ended.result) if ended.result is not None else None,
+        retry_after_seconds=ended.retry_after_seconds,
+        log_key=log_key,
+        log_bytes=size,
+    )

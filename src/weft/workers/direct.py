@@ -1,0 +1,72 @@
+"""The worker protocol on the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from weft import events
+from weft.clock import Clock
+from weft.db.database import Database, Transaction
+from weft.errors import LeaseLost
+from weft.events import Fact
+from weft.runs import lease_store
+from weft.runs.leases import Leases
+from weft.runs.model import Ending, Lease
+from weft.workers import store
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
+
+
+class DirectProtocol:
+    """Speaks for workers that may reach the database themselves."""
+
+    def __init__(self, db: Database, leases: Leases, clock: Clock) -> None:
+        self._db, self._leases, self._clock = db, leases, clock
+        self._cards: dict[int, Card] = {}
+
+    async def join(self, card: Card) -> int:
+        worker_id = await self._db.transact(lambda tx: self._join(tx, card), urgent=True)
+        self._cards[worker_id] = card
+        return worker_id
+
+    async def lease(self, worker_id: int, want: int) -> list[Lease]:
+        card = self._card(worker_id)
+        return await self._leases.lease(worker_id, card.name, card.labels, want)
+
+    async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+        return await self._db.transact(lambda tx: self._beat(tx, worker_id, beat), urgent=True)
+
+    async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
+        await self._leases.ship(worker_id, [msgspec.structs.asdict(chunk) for chunk in chunks])
+
+    async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
+        return await self._leases.finish(worker_id, endings)
+
+    def _card(self, worker_id: int) -> Card:
+        try:
+            return self._cards[worker_id]
+        except KeyError:
+            raise LeaseLost(str(worker_id)) from None
+
+    def _join(self, tx: Transaction, card: Card) -> int:
+        at = self._clock()
+        row = msgspec.structs.asdict(card) | {"labels": msgspec.json.encode(card.labels).decode()}
+        row |= {"running": 0, "done": 0, "state": "online", "beats": 0, "started_at": at, "seen_at": at, "stats": "{}"}
+        worker_id = store.add(tx, row)
+        events.append(tx, [Fact("worker_joined", "", data={"worker": card.name, "worker_id": worker_id})], at)
+        return worker_id
+
+    def _beat(self, tx: Transaction, worker_id: int, beat: Beat) -> Orders:
+        at = self._clock()
+        values = {"seen_at": at, "state": beat.state, "running": beat.running, "done": beat.done}
+        if not store.beat(tx, worker_id, values | {"stats": msgspec.json.encode(beat.stats).decode()}):
+            return Orders(lost=True)
+        if beat.state == store.GONE:
+            name = self._card(worker_id).name
+            events.append(tx, [Fact("worker_left", "", data={"worker": name, "worker_id": worker_id})], at)
+        held = lease_store.leases_of(tx, worker_id)
+        return Orders(
+            held=tuple((run_id, attempt) for run_id, attempt, _ in held),
+            cancel=tuple((run_id, attempt) for run_id, attempt, cancel in held if cancel),
+        )

@@ -1,0 +1,71 @@
+"""The heartbeat, in a thread of its own: a worker whose code is busy keeps its leases all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft.errors import WeftError
+from weft.workers.protocol import Beat, Orders, WorkerProtocol
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Member:
+    """One worker that the heart beats for."""
+
+    worker_id: int
+    beat: Callable[[], Beat]
+    obey: Callable[[Orders], None]
+    """Called in the worker's event loop."""
+    loop: asyncio.AbstractEventLoop
+
+
+class Heart:
+    """Beats for each of its members every few seconds until they are removed."""
+
+    def __init__(self, protocol: WorkerProtocol, every_seconds: float = 3.0) -> None:
+        self._protocol, self._every = protocol, every_seconds
+        self._members: dict[int, Member] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="weft-heart", daemon=True)
+        self._thread.start()
+
+    def add(self, worker_id: int, beat: Callable[[], Beat], obey: Callable[[Orders], None]) -> None:
+        member = Member(worker_id, beat, obey, asyncio.get_running_loop())
+        self._members[worker_id] = member
+        asyncio.run_coroutine_threadsafe(self._beat_forever(member), self._loop)
+
+    def remove(self, worker_id: int) -> None:
+        self._members.pop(worker_id, None)
+
+    def close(self) -> None:
+        self._members.clear()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _beat_forever(self, member: Member) -> None:
+        while member.worker_id in self._members:
+            await self._beat_once(member)
+            await asyncio.sleep(self._every)
+
+    async def _beat_once(self, member: Member) -> None:
+        try:
+            orders = await self._protocol.heartbeat(member.worker_id, member.beat())
+        except WeftError as problem:
+            log.warning("heartbeat not delivered", extra={"worker_id": member.worker_id, "why": str(problem)})
+            return
+        if member.worker_id in self._members and not member.loop.is_closed():
+            member.loop.call_soon_threadsafe(member.obey, orders)

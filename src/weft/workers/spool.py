@@ -1,0 +1,54 @@
+"""What a run prints, kept on the worker's disk until it is shipped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class LogSpool:
+    """The log of one attempt: written live, capped, read back in pieces."""
+
+    __slots__ = ("_cap", "_file", "_path", "dropped", "seq", "shipped", "written")
+
+    def __init__(self, path: Path, cap: int) -> None:
+        self._path, self._cap = path, cap
+        self._file = -1
+        self.written = self.dropped = self.shipped = self.seq = 0
+
+    def write(self, data: bytes) -> None:
+        room = self._cap - self.written
+        kept = data[:room] if len(data) > room else data
+        self.dropped += len(data) - len(kept)
+        if not kept:
+            return
+        if self._file < 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        view = memoryview(kept)
+        while view:
+            count = os.pwrite(self._file, view, self.written)
+            self.written += count
+            view = view[count:]
+
+    def unshipped(self, most: int = 256_000) -> bytes:
+        """The next piece that was not shipped yet."""
+        if self._file < 0 or self.shipped >= self.written:
+            return b""
+        return os.pread(self._file, min(most, self.written - self.shipped), self.shipped)
+
+    def mark_shipped(self, data: bytes) -> None:
+        self.shipped += len(data)
+        self.seq += 1
+
+    def whole(self) -> bytes:
+        """All that was kept, with a last line that says what was not."""
+        kept = os.pread(self._file, self.written, 0) if self._file >= 0 else b""
+        if not self.dropped:
+            return kept
+        return kept + f"\n[weft] {self.dropped} bytes dropped: the log is capped at {self._cap} bytes\n".encode()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

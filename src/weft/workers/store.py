@@ -1,0 +1,65 @@
+"""The SQL of workers: their card, their beats and their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.database import Transaction
+
+workers, runs = schema.workers, schema.runs
+
+GONE = "offline"
+
+
+def add(tx: Transaction, row: Mapping[str, Any]) -> int:
+    """Enter a worker under a new id: one that restarts is a new worker, so its old leases stay its predecessor's."""
+    key = tx.execute(insert(workers).values(row)).inserted_primary_key
+    if key is None:
+        raise AssertionError("an inserted worker has an id")
+    return int(key[0])
+
+
+def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> bool:
+    """Count one beat; False where the worker was declared lost."""
+    alive = (workers.c.id == worker_id, workers.c.state != GONE)
+    return tx.execute(update(workers).where(*alive).values(beats=workers.c.beats + 1, **values)).rowcount == 1
+
+
+def beats(tx: Transaction) -> dict[int, int]:
+    """The beat count of every worker that is not offline."""
+    rows = tx.rows(select(workers.c.id, workers.c.beats).where(workers.c.state != GONE))
+    return {row.id: row.beats for row in rows}
+
+
+def declare_offline(tx: Transaction, worker_id: int, at_beat: int | None = None) -> str | None:
+    """Mark a worker offline, if it is still at ``at_beat``; return its name."""
+    condition = [workers.c.id == worker_id, workers.c.state != GONE]
+    if at_beat is not None:
+        condition.append(workers.c.beats == at_beat)
+    if tx.execute(update(workers).where(*condition).values(state=GONE, running=0)).rowcount != 1:
+        return None
+    return str(tx.value(select(workers.c.name).where(workers.c.id == worker_id)))
+
+
+def offline_with_leases(tx: Transaction) -> list[tuple[int, str]]:
+    """Workers that are offline and still hold runs."""
+    leased = select(runs.c.lease_worker).where(runs.c.lease_worker.is_not(None))
+    query = select(workers.c.id, workers.c.name).where(workers.c.id.in_(leased), workers.c.state == GONE)
+    return [(row.id, row.name) for row in tx.rows(query)]
+
+
+def all_workers(tx: Transaction, *, offline_since: Moment) -> list[Any]:
+    """Every worker that is there, and those that went offline after ``offline_since``."""
+    shown = (workers.c.state != GONE) | (workers.c.seen_at > offline_since)
+    return list(tx.rows(select(workers).where(shown).order_by(workers.c.name, workers.c.id)))
+
+
+def forget(tx: Transaction, offline_since: Moment) -> int:
+    """Delete workers that have been offline since before ``offline_since``."""
+    old = (workers.c.state == GONE) & (workers.c.seen_at < offline_since)
+    return tx.execute(workers.delete().where(old)).rowcount

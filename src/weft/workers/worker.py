@@ -1,0 +1,266 @@
+"""The worker: leases runs, sees each to its end, and says how it ended.
+
+User code never runs in this loop for long: executors start processes or wait on sockets. What ends while an earlier
+report is still under way is reported together with the next, so a busy worker writes in batches and an idle one at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import BrokerDown, WeftError
+from weft.ports import Blobs, Broker, Breaker, Executor
+from weft.runs.lanes import queues_for
+from weft.runs.model import Ending, Lease
+from weft.workers.attempt import Running, see_through
+from weft.workers.heart import Heart
+from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
+from weft.workers.reports import Reports
+
+log = logging.getLogger(__name__)
+
+MOST_LEASED = 200
+"""How many runs one lease may bring: larger batches cost more than they save."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How a worker behaves."""
+
+    poll_seconds: float = 1.0
+    """How long it waits for a ring before it looks for itself."""
+    drain_seconds: float = 30.0
+    """How long runs may go on after it was asked to stop."""
+    ship_seconds: float = 0.5
+    max_runs: int = 0
+    """After so many runs it drains and ends, to be replaced; 0 means never."""
+
+
+class Worker:
+    """Leases as many runs as it has places for and sees them through."""
+
+    def __init__(
+        self,
+        card: Card,
+        protocol: WorkerProtocol,
+        heart: Heart,
+        broker: Broker,
+        blobs: Blobs,
+        executor: Callable[[str], Executor],
+        *,
+        folder: Path,
+        habits: Habits | None = None,
+    ) -> None:
+        self._card, self._protocol, self._heart = card, protocol, heart
+        self._broker, self._blobs, self._executor = broker, blobs, executor
+        self._folder, self._habits = folder, habits or Habits()
+        self._running: dict[tuple[int, int], Running] = {}
+        self._id = 0
+        self._started = self._done = 0
+        self._draining = asyncio.Event()
+        self._room = asyncio.Event()
+        self._leasing_since_beat = False
+        self._strange: set[tuple[int, int]] = set()
+        self._kinds_with_breakers: set[str] = set()
+        self._rejoining: asyncio.Task[None] | None = None
+        self._reports = Reports(protocol)
+
+    async def run(self) -> None:
+        """Join, work until drained, leave. Being cancelled gives every run back at once."""
+        await self._join()
+        reporting = asyncio.create_task(self._reports.run_forever())
+        shipping = asyncio.create_task(self._ship_forever())
+        try:
+            await self._lease_forever()
+            await self._wait_for_running(self._habits.drain_seconds)
+        finally:
+            await self._give_back()
+            await self._reports.drain()
+            reporting.cancel()
+            shipping.cancel()
+            await asyncio.gather(reporting, shipping, return_exceptions=True)
+            await self._leave()
+
+    def drain(self) -> None:
+        """Lease nothing more from now on; end once the runs have ended or the drain time is over."""
+        if self._draining.is_set():  # asked twice: do not wait for runs
+            self._stop_all("drain")
+        self._draining.set()
+        self._room.set()
+
+    async def _join(self) -> None:
+        while True:
+            try:
+                self._id = await self._protocol.join(self._card)
+                break
+            except WeftError as problem:
+                log.warning("not joined yet", extra={"worker": self._card.name, "why": str(problem)})
+                await asyncio.sleep(self._habits.poll_seconds)
+        self._reports.worker_id = self._id
+        self._heart.add(self._id, self._beat, self._obey)
+        log.info("worker joined", extra={"worker": self._card.name, "worker_id": self._id})
+
+    async def _leave(self) -> None:
+        self._heart.remove(self._id)
+        try:
+            await self._protocol.heartbeat(self._id, Beat(state="offline", running=0, done=self._done))
+        except WeftError as problem:
+            log.warning("left without a word", extra={"worker": self._card.name, "why": str(problem)})
+
+    async def _lease_forever(self) -> None:
+        queues = queues_for(self._card.labels)
+        while not self._draining.is_set():
+            want = self._places()
+            if want <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                leases = await self._lease(want)
+            except WeftError as problem:
+                log.warning("nothing leased", extra={"worker": self._card.name, "why": str(problem)})
+                await self._pause(self._habits.poll_seconds)
+                continue
+            if not leases:
+                await self._listen(queues)
+
+    def _places(self) -> int:
+        want = min(
+            self._card.capacity - len(self._running), MOST_LEASED, 4 * self._card.capacity - self._reports.backlog
+        )
+        if self._habits.max_runs:
+            want = min(want, self._habits.max_runs - self._started)
+            if want <= 0 and self._started >= self._habits.max_runs:
+                self.drain_once()
+        return want
+
+    def drain_once(self) -> None:
+        if not self._draining.is_set():
+            log.info("worker has done its share", extra={"worker": self._card.name, "runs": self._started})
+            self.drain()
+
+    async def _lease(self, want: int) -> list[Lease]:
+        self._leasing_since_beat = True
+        leases = await self._protocol.lease(self._id, want)
+        for lease in leases:
+            self._start(lease)
+        return leases
+
+    def _start(self, lease: Lease) -> None:
+        self._started += 1
+        folder = self._folder / f"{lease.run_id}-{lease.attempt}"
+        running = Running(lease, folder)
+        key = (lease.run_id, lease.attempt)
+        self._running[key] = running
+        running.task = asyncio.create_task(see_through(running, self._executor, self._blobs))
+        running.task.add_done_callback(lambda _: self._ended(key))
+
+    def _ended(self, key: tuple[int, int]) -> None:
+        running = self._running.pop(key)
+        self._done += 1
+        self._room.set()
+        if running.ending is not None:
+            self._reports.add(running.ending)
+
+    async def _listen(self, queues: list[str]) -> None:
+        """Wait for a ring, the end of the poll interval or the word to drain, whichever comes first."""
+        ringing = asyncio.ensure_future(self._broker.wait(queues, self._habits.poll_seconds))
+        draining = asyncio.ensure_future(self._draining.wait())
+        done, pending = await asyncio.wait({ringing, draining}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        if ringing in done and isinstance(ringing.exception(), BrokerDown):
+            await self._pause(self._habits.poll_seconds)
+        elif ringing in done:
+            ringing.result()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._draining.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _ship_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._habits.ship_seconds)
+            pieces = [(r, r.log.unshipped()) for r in self._running.values() if r.log.written > r.log.shipped]
+            if not pieces:
+                continue
+            chunks = [LogChunk(r.lease.run_id, r.lease.attempt, r.log.seq, data) for r, data in pieces]
+            try:
+                await self._protocol.ship(self._id, chunks)
+            except WeftError as problem:
+                log.warning("logs not shipped yet", extra={"worker": self._card.name, "why": str(problem)})
+                continue
+            for running, data in pieces:
+                running.log.mark_shipped(data)
+
+    async def _wait_for_running(self, seconds: float) -> None:
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        if tasks:
+            log.info("worker drains", extra={"worker": self._card.name, "runs": len(tasks)})
+            await asyncio.wait(tasks, timeout=seconds)
+
+    async def _give_back(self) -> None:
+        """Stop what still runs and hand it back unharmed."""
+        self._stop_all("drain")
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _stop_all(self, why: str) -> None:
+        for running in list(self._running.values()):
+            running.stop(why)
+
+    def _beat(self) -> Beat:
+        busy = len(self._running) >= self._card.capacity
+        state = "draining" if self._draining.is_set() else "busy" if busy else "online"
+        breakers = [_breaker_row(breaker) for breaker in self._breakers()]
+        stats = {"breakers": breakers} if breakers else {}
+        return Beat(state=state, running=len(self._running), done=self._done, stats=stats)
+
+    def _breakers(self) -> list[Breaker]:
+        kinds = {running.lease.kind for running in list(self._running.values())} | self._kinds_with_breakers
+        found = [(kind, list(self._executor(kind).breakers())) for kind in kinds]
+        self._kinds_with_breakers = {kind for kind, breakers in found if breakers}
+        return [breaker for _, breakers in found for breaker in breakers]
+
+    def _obey(self, orders: Orders) -> None:
+        """Act on the answer to a heartbeat."""
+        if orders.lost:
+            log.error("worker was given up for lost; its runs are stopped", extra={"worker": self._card.name})
+            self._stop_all("lost")
+            self._heart.remove(self._id)
+            if not self._draining.is_set():
+                self._rejoining = asyncio.create_task(self._join())
+            return
+        for key in orders.cancel:
+            if key in self._running:
+                self._running[key].stop("cancel")
+        self._settle_differences(set(orders.held))
+
+    def _settle_differences(self, held: set[tuple[int, int]]) -> None:
+        """Give back leases that never reached us, and stop runs that are no longer ours.
+
+        A difference counts once it was seen at two beats with no lease under way between them: until then it may be a
+        lease or a report that is on its way.
+        """
+        known = set(self._running) | self._reports.keys
+        strange = held ^ known
+        certain = strange & self._strange if not self._leasing_since_beat else set()
+        self._strange, self._leasing_since_beat = strange, False
+        for key in certain & held:
+            self._reports.add(
+                Ending(run_id=key[0], attempt=key[1], outcome="released", reason="the lease was not received")
+            )
+        for key in certain - held:
+            if key in self._running:
+                self._running[key].stop("lost")
+
+
+def _breaker_row(breaker: Breaker) -> dict[str, object]:
+    return {"target": breaker.target, "state": breaker.state, "failures": breaker.failures}
