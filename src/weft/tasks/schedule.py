@@ -56,8 +56,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         _check_range("jitter_seconds", self.jitter_seconds, 0, 86_400)
         _check_range("catch_up_seconds", self.catch_up_seconds, 0, LONGEST)
         _check_range("catch_up_cap", self.catch_up_cap, 1, 10_000, whole=True)
-        _check_choice("misfire", self.misfire, get_args(Misfire))
-        _check_choice("overlap", self.overlap, get_args(Overlap))
+        _check_choice("misfire of the schedule", self.misfire, get_args(Misfire))
+        _check_choice("overlap of the schedule", self.overlap, get_args(Overlap))
 
     @property
     def kind(self) -> Kind:

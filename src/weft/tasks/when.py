@@ -54,6 +54,7 @@ def moment_of(text: str, zone: str = "UTC") -> Moment:
         raise Invalid("the date", text, f"it must be from {zones.FIRST_YEAR} to {zones.LAST_YEAR}")
     if shown.tzinfo is not None:
         return (shown - _EPOCH) // timedelta(microseconds=1)
+    zones.zone_named(zone)
     wall = (shown.replace(tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
     return zones.second_of(zone, wall) * SECOND + shown.microsecond
 

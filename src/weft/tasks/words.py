@@ -43,5 +43,5 @@ def _span(seconds: float) -> str:
     for unit, size, fewest in _SPANS:
         many = seconds / size
         if many >= fewest and seconds % size == 0:
-            return unit if many == 1 else f"{many:g} {unit}s"
-    return f"{seconds:g} seconds"
+            return unit if many == 1 else f"{many:.0f} {unit}s"
+    return f"{seconds:.6f}".rstrip("0") + " seconds"
