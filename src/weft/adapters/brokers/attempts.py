@@ -14,7 +14,7 @@ FAREWELL_SECONDS = 1.0
 
 
 def delays() -> Iterator[float]:
-    """Seconds between attempts: doubling up to a limit, each a little different so that processes do not march in step."""
+    """Seconds between attempts: doubling up to a limit, and never quite the same in two processes."""
     delay = FIRST_DELAY
     while True:
         yield delay * random.uniform(0.7, 1.3)

@@ -1,39 +1,24 @@
 """Rings through RabbitMQ: each hint reaches one waiter of the whole cluster.
 
-A queue of the server for each of ours: quorum where the server can, classic where it cannot, and as it is where someone
-has declared it otherwise. Hints are published without confirms; they die after a minute, and unused queues after an hour.
+Hints are published without confirms and acknowledged on receipt; on the server they die after a minute, and queues
+that nobody uses after an hour.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from functools import partial
 
-import aiormq
-from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
-from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from aiormq.exceptions import ChannelPreconditionFailed, ConnectionNotImplemented
-from yarl import URL
+from aiormq.abc import DeliveredMessage
 
 from weft.adapters.brokers import hints
+from weft.adapters.brokers.amqp import Line, parse_address
 from weft.adapters.brokers.ear import Ear
 from weft.adapters.brokers.ringer import PATIENCE_SECONDS, Ringer
 from weft.adapters.brokers.waiters import Waiters
-from weft.errors import Misconfigured
 
-PREFIX = "weft.doorbell."
-LONGEST_NAME = 200
-BOUNDS = {"x-max-length": 500, "x-overflow": "drop-head", "x-message-ttl": 60_000, "x-expires": 3_600_000}
-QUORUM = {**BOUNDS, "x-queue-type": "quorum"}
-CLASSIC = {**BOUNDS, "x-queue-type": "classic"}
 PREFETCH = 8
-HEARTBEAT_SECONDS = 10
-
-# It reports each failed connect as an error of its own; weft says it once, when it begins and when it is over.
-logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
 class RabbitBroker:
@@ -57,9 +42,9 @@ class RabbitBroker:
         await self._ringer.close()
 
     async def _send(self, queues: Mapping[str, int]) -> None:
-        if self._line is None:
+        if self._line is None or not self._line.is_open:
             self._line = Line(self._url)
-        await self._line.open()
+            await self._line.open()
         for queue, count in queues.items():
             name = await self._line.declared(queue)
             hint = hints.encode({queue: 1})
@@ -86,7 +71,7 @@ class RabbitBroker:
             self._ear.opened()
             await self._follow_until_closed(line, consumers)
         finally:
-            line.cut()
+            await line.close()
 
     async def _follow_until_closed(self, line: Line, consumers: Consumers) -> None:
         closing = line.channel.closing
@@ -97,3 +82,44 @@ class RabbitBroker:
             if not closing.done():
                 await consumers.follow()
         await closing
+
+
+class Consumers:
+    """The subscriptions of one line: a queue's begins when someone waits for it.
+
+    It ends with the first hint that nobody here waits for; that hint goes back to the server, for another process.
+    """
+
+    def __init__(self, line: Line, waiters: Waiters) -> None:
+        self._line, self._waiters = line, waiters
+        self._subscribed: set[str] = set()
+        self._unwanted: dict[str, list[int]] = {}
+        # The server takes a consumer away when its queue is deleted or moves: begin again.
+        line.channel.on_consumer_cancel_callbacks.add(lambda _: line.cut())
+
+    async def follow(self) -> None:
+        """Subscribe to every queue that someone waits for."""
+        self._waiters.changed.clear()
+        for queue in self._waiters.queues - self._subscribed:
+            name = await self._line.declared(queue)
+            self._subscribed.add(queue)
+            await self._line.channel.basic_consume(name, partial(self._take, queue), consumer_tag=name)
+
+    async def _take(self, queue: str, message: DeliveredMessage) -> None:
+        tag = message.delivery_tag
+        assert tag is not None
+        if self._waiters.offer(queue, 1):
+            await self._line.channel.basic_ack(tag, wait=False)
+        else:
+            await self._give_back(queue, tag)
+
+    async def _give_back(self, queue: str, tag: int) -> None:
+        """Unsubscribe first, or the server would hand us the same hint again; those that come meanwhile go along."""
+        self._unwanted.setdefault(queue, []).append(tag)
+        if len(self._unwanted[queue]) > 1:
+            return
+        await self._line.channel.basic_cancel(await self._line.declared(queue))
+        for unwanted in self._unwanted.pop(queue):
+            await self._line.channel.basic_nack(unwanted, wait=False)
+        self._subscribed.discard(queue)
+        self._waiters.changed.set()  # someone may have begun to wait meanwhile

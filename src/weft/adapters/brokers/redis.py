@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from weft.adapters.brokers import hints
 from weft.adapters.brokers.ear import Ear
@@ -90,11 +91,17 @@ class RedisBroker:
         await self._until_read(reading, queues, client_id)
         try:
             for stream, entries in reading.result() or ():
-                self._waiters.ring(stream.decode().removeprefix(PREFIX), len(entries))
+                await self._take(stream.decode().removeprefix(PREFIX), len(entries))
         except ReplyError as refusal:
             if refusal.code not in ("NOGROUP", "UNBLOCKED"):
                 raise
             await self._join(connection, queues)
+
+    async def _take(self, queue: str, count: int) -> None:
+        """Wake as many, and give back what came too late for those who waited here: others may wait elsewhere."""
+        unwanted = count - self._waiters.offer(queue, count)
+        if unwanted:
+            await self._send({queue: unwanted})
 
     async def _join(self, connection: Connection, queues: Collection[str]) -> None:
         """Make the groups that are missing. What was rung before them is unknown, so everyone looks once."""
@@ -109,7 +116,7 @@ class RedisBroker:
         if created:
             self._waiters.wake_all()
 
-    async def _until_read(self, reading: asyncio.Future[object], queues: Collection[str], client_id: int) -> None:
+    async def _until_read(self, reading: asyncio.Future[Any], queues: Collection[str], client_id: int) -> None:
         """Return when the read has its reply; end it early where other queues are waited for than it asks for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + BLOCK_SECONDS + PATIENCE_SECONDS
@@ -122,7 +129,7 @@ class RedisBroker:
             if loop.time() > deadline:
                 raise TimeoutError("Redis does not answer")
 
-    async def _until_done_or_changed(self, reading: asyncio.Future[object], timeout: float) -> None:
+    async def _until_done_or_changed(self, reading: asyncio.Future[Any], timeout: float) -> None:
         changed = asyncio.ensure_future(self._waiters.changed.wait())
         try:
             await asyncio.wait({reading, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

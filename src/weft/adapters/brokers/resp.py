@@ -63,6 +63,11 @@ class Address:
         )
 
 
+def pack(command: Command) -> bytes:
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its types know only tuples of one
+    return packed
+
+
 class Connection(asyncio.Protocol):
     """One connection. It never reconnects: whoever holds it opens another."""
 
@@ -108,7 +113,7 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in commands]
         self._expected.extend(futures)
-        self._transport.write(b"".join([hiredis.pack_command(command) for command in commands]))
+        self._transport.write(b"".join(pack(command) for command in commands))
         return futures
 
     def abort(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 
 REMEMBERED = 32
 """How many rings of a queue are kept for those who come too late to hear them."""
@@ -37,7 +38,7 @@ class Waiters:
         self._of_queue: dict[str, dict[Waiter, None]] = {}
         self._queues_of: dict[Waiter, Collection[str]] = {}
         self._unheard: dict[str, Unheard] = {}
-        self._closed = False
+        self.closed = False
 
     @property
     def queues(self) -> frozenset[str]:
@@ -47,13 +48,10 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._queues_of)
 
-    def waits_for(self, queue: str) -> bool:
-        return queue in self._of_queue
-
     async def wait(self, queues: Collection[str], timeout: float) -> bool:
         """Return True once one of ``queues`` is rung, False after ``timeout`` seconds or when closed."""
-        if self._closed or self._recall(queues):
-            return not self._closed
+        if self.closed or self._recall(queues):
+            return not self.closed
         loop = asyncio.get_running_loop()
         waiter: Waiter = loop.create_future()
         self._enter(waiter, queues)
@@ -69,11 +67,15 @@ class Waiters:
 
     def ring(self, queue: str, count: int = 1) -> None:
         """Wake up to ``count`` waiters of ``queue``; where nobody waits, remember it for those to come."""
-        if not self.waits_for(queue):
+        if not self.offer(queue, max(1, count)):
             self._remember(queue, count)
-            return
-        for waiter in list(self._of_queue[queue])[: max(1, count)]:
+
+    def offer(self, queue: str, count: int) -> int:
+        """Wake up to ``count`` waiters of ``queue`` and return how many; nothing is remembered."""
+        waking = list(islice(self._of_queue.get(queue, ()), count))
+        for waiter in waking:
             self._wake(waiter, queue)
+        return len(waking)
 
     def wake_all(self) -> None:
         """Let everyone look once: rings may have been missed."""
@@ -81,7 +83,7 @@ class Waiters:
             self._wake(waiter, "")
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
         for waiter in list(self._queues_of):
             self._wake(waiter, None)
 
