@@ -1,7 +1,11 @@
 """The harness itself: what a test may rely on when it starts, kills and restarts a server."""
 
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiormq
@@ -12,7 +16,7 @@ import pytest
 from tests import servers
 from tests.conftest import running
 from tests.servers import Server
-from tests.servers.processes import is_alive, is_paused
+from tests.servers.processes import is_alive, is_paused, residents
 
 START = {
     "postgresql": servers.postgresql,
@@ -65,6 +69,22 @@ def test_two_of_a_kind_run_at_once_and_the_end_of_one_is_not_the_end_of_both(ser
         assert other.directory.exists()
     assert not other.directory.exists()
     assert server.kind.answers(server)
+
+
+def test_a_server_does_not_outlive_an_owner_that_was_killed(server: Server) -> None:
+    start = f"from tests import servers; server = servers.{server.kind.name}()"
+    code = f"{start}; print(server.directory, flush=True); input()"
+    command = [sys.executable, "-c", code]
+    root = Path(__file__).parent.parent
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout
+        directory = owner.stdout.readline().strip()
+        members = residents(directory)
+        owner.kill()
+    assert members
+    while Path(directory).exists():
+        time.sleep(0.01)
+    assert not any(is_alive(pid) for pid in members)
 
 
 def test_a_running_server_is_not_started_twice(redis_server: Server) -> None:

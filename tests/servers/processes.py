@@ -1,7 +1,10 @@
-"""The processes of one server, found through /proc: those it started, and those that carry its mark."""
+"""The processes of one server, found through /proc: those it started, and those that live in its directory."""
 
 import os
+import shutil
 import signal
+import sys
+import time
 from pathlib import Path
 
 MARK = "WEFT_TEST_SERVER"
@@ -10,7 +13,7 @@ MARK = "WEFT_TEST_SERVER"
 
 def family(root: int | None, directory: str) -> set[int]:
     """A process, all that it started at any remove, and the daemons that left the family but kept its mark."""
-    members = marked(directory) | ({root} if root else set())
+    members = residents(directory) | ({root} if root else set())
     parents = {pid: parent_of(pid) for pid in process_ids()}
     while children := {pid for pid, parent in parents.items() if parent in members} - members:
         members |= children
@@ -51,16 +54,18 @@ def stat_fields(process: Path) -> list[str] | None:
         return None
 
 
-def marked(directory: str) -> set[int]:
-    mark = f"{MARK}={directory}".encode()
-    return {pid for pid in process_ids() if mark in environment_of(pid).split(b"\0")}
+def residents(directory: str) -> set[int]:
+    """The processes that work in ``directory``, and those that carry its mark though they left it."""
+    return {pid for pid in process_ids() if is_resident(pid, directory)}
 
 
-def environment_of(pid: int) -> bytes:
+def is_resident(pid: int, directory: str) -> bool:
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        works_there = (process / "cwd").readlink().is_relative_to(directory)
+        return works_there or f"{MARK}={directory}".encode() in (process / "environ").read_bytes().split(b"\0")
     except OSError:
-        return b""
+        return False
 
 
 def send(number: signal.Signals, pids: set[int]) -> None:
@@ -69,3 +74,16 @@ def send(number: signal.Signals, pids: set[int]) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             pass
+
+
+def guard(directory: str) -> None:
+    """Outlive the owner of a server, even one that was killed, and then end the server and remove its directory."""
+    sys.stdin.read()
+    while members := {pid for pid in residents(directory) if is_alive(pid)}:
+        send(signal.SIGKILL, members)
+        time.sleep(0.01)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    guard(sys.argv[1])

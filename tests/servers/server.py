@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from tests.servers import processes
 from tests.servers.processes import MARK, family, is_alive, is_paused, send
 
 START_SECONDS = 60.0
@@ -70,6 +72,9 @@ class Server:
         self.environment = {**os.environ, MARK: str(self.directory), "HOME": str(self.directory)}
         if self._account:
             os.chown(self.directory, self._account.pw_uid, self._account.pw_gid)
+        self._guard = subprocess.Popen(
+            [sys.executable, processes.__file__, str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
+        )
         try:
             kind.prepare(self)
             self.start()
@@ -139,6 +144,7 @@ class Server:
         """End it and remove its data."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+        self._guard.communicate()
 
     def new_database(self) -> str:
         """The URL of a fresh, empty database."""
