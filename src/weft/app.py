@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from weft import __version__
 from weft.adapters import registry
@@ -17,11 +19,15 @@ from weft.ports import Blobs, Broker
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
 from weft.runs.runs import Runs
+from weft.tasks.leader import Leader
+from weft.tasks.scheduler import Scheduler
+from weft.tasks.tasks import Tasks
 from weft.workers.direct import DirectProtocol
 from weft.workers.heart import Heart
 from weft.workers.protocol import Card
 from weft.workers.reaper import Reaper
 from weft.workers.worker import Habits, Worker
+from weft.workers.workers import Workers
 
 
 @dataclass(slots=True)
@@ -37,6 +43,9 @@ class App:
     leases: Leases
     protocol: DirectProtocol
     reaper: Reaper
+    workers: Workers
+    tasks: Tasks
+    scheduler: Scheduler
 
     async def close(self) -> None:
         await self.bell.flush()
@@ -67,7 +76,23 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         leases=leases,
         protocol=DirectProtocol(db, leases, clock),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
+        workers=Workers(db, clock),
+        tasks=Tasks(db, runs, clock, check_spec),
+        scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
     )
+
+
+def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
+    """Refuse a spec that its kind does not understand."""
+    open_executor(kind).check(spec)
+
+
+open_executor = cache(registry.open_executor)
+
+
+def me() -> str:
+    """A name for this process that no other has, nor the next one with the same id."""
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
 
 
 def open_worker(app: App, name: str, heart: Heart) -> Worker:
@@ -88,7 +113,7 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         heart,
         app.broker,
         app.blobs,
-        cache(registry.open_executor),
+        open_executor,
         folder=config.folder / "runs" / name,
         habits=habits,
     )

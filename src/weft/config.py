@@ -51,7 +51,6 @@ class Config:
     misfire_grace_seconds: float = field(
         default=60.0, metadata={"doc": "A tick that is late by less than this is not a misfire."}
     )
-    keep_days: float = field(default=0.0, metadata={"doc": "Ended runs older than this are deleted; 0: kept for ever."})
     allow_unsafe_database: bool = field(
         default=False, metadata={"doc": "Start although the database server may lose what it has acknowledged."}
     )
@@ -232,6 +231,5 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("poll_seconds", 0.01, 60),
     ("drain_seconds", 0, 86_400),
     ("misfire_grace_seconds", 0, 86_400),
-    ("keep_days", 0, None),
 )
 _CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info", "warning", "error")}

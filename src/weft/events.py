@@ -1,4 +1,4 @@
-"""Facts, written in the transaction that makes them true, and taken by their readers in the transaction that acts on them.
+"""Facts, written in the transaction that makes them true, and taken in the transaction that acts on them.
 
 A reader has an inbox: rows that name its events. It never remembers a last id, because transactions commit out of
 order and a late one would be skipped.

@@ -26,7 +26,7 @@ def reserve_ids(tx: Transaction, sequence: IdSequence, count: int) -> Sequence[i
         return []
     dialect = tx.connection.dialect.name
     if dialect == "postgresql":
-        numbers = text(f"SELECT nextval('{sequence.name}') FROM generate_series(1, :count)").bindparams(count=count)
+        numbers = select(func.nextval(sequence.name)).select_from(func.generate_series(1, count).alias("each"))
         return sorted(row[0] for row in tx.rows(numbers))
     if dialect in ("mysql", "mariadb"):
         return sorted(row[0] for row in tx.rows(text(f"SELECT NEXTVAL({sequence.name}) FROM seq_1_to_{int(count)}")))  # noqa: S608 - names of our own

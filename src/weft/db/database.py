@@ -33,7 +33,7 @@ class Transaction:
     def execute(
         self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> CursorResult[Any]:
-        return self.connection.execute(statement, values)  # type: ignore[return-value]
+        return self.connection.execute(statement, values)
 
     def rows(self, statement: Executable) -> Sequence[Any]:
         return self.connection.execute(statement).fetchall()

@@ -2,8 +2,8 @@
 
 A column is added here, in a migration, and in the store that reads it. Moments are microseconds since 1970 (``clock``);
 what has no fixed shape is JSON text. A column that is NULL most of the time keeps its index small: ``ready_lane``,
-``lease_worker`` and ``not_before`` are set only while a run is ready, running or waiting, so that finding work costs the
-same however many runs have ended.
+``lease_worker`` and ``not_before`` are set only while a run is ready, running or waiting, so that finding work costs
+the same however many runs have ended.
 """
 
 from __future__ import annotations
@@ -229,10 +229,11 @@ ticks = table(
 )
 
 dependencies = table(
-    "dependencies",  # task_id runs after upstream_id has ended as `on` says
+    "dependencies",  # task_id runs after upstream_id has ended as `on` says; by_flow: both stem from one start
     Column("task_id", Id),
     Column("upstream_id", Id),
     Column("on", String(10), nullable=False),
+    Column("by_flow", Boolean, nullable=False),
     PrimaryKeyConstraint("task_id", "upstream_id"),
     Index("dependencies_by_upstream", "upstream_id"),
 )

@@ -53,7 +53,7 @@ class ServerEngines:
             except DBAPIError as problem:
                 if attempt == MOST_TRIES or not _may_run_again(problem, attempt):
                     raise _translated(problem) from problem
-                time.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311 - spreads retries, guards nothing
+                time.sleep(random.uniform(0, 0.002 * 2**attempt))
         raise AssertionError("unreachable")
 
     def _try(self, work: Unit[T]) -> T:

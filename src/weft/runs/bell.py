@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
+from collections.abc import Mapping
 
 from weft.errors import BrokerDown
 from weft.ports import Broker
@@ -30,9 +31,12 @@ class Bell:
 
     def add(self, queue: str, count: int = 1) -> None:
         """Ring soon. May be called from any thread."""
+        self.add_all({queue: count})
+
+    def add_all(self, queues: Mapping[str, int]) -> None:
         with self._lock:
             fresh = not self._pending
-            self._pending[queue] += count
+            self._pending.update(queues)
         if fresh and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start)
 

@@ -137,12 +137,12 @@ def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
 
 def running_by_project(tx: Transaction, worker_id: int) -> dict[str, int]:
     query = select(runs.c.project, func.count()).where(runs.c.lease_worker == worker_id).group_by(runs.c.project)
-    return {project: count for project, count in tx.rows(query)}
+    return dict(tx.rows(query))
 
 
 def weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float]:
     rows = tx.rows(select(schema.projects.c.name, schema.projects.c.weight).where(schema.projects.c.name.in_(projects)))
-    return {name: weight for name, weight in rows}
+    return dict(rows)
 
 
 def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[Mapping[str, Any]]) -> int:

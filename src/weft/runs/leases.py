@@ -1,7 +1,7 @@
 """Leases: who may execute a run now, and what becomes of it when that ends.
 
-The database side of the worker protocol. A lease is held by a worker that keeps beating (``workers/reaper.py``); its attempt
-number fences every write, so a worker that was given up for lost can change nothing when it wakes.
+The database side of the worker protocol. A lease is held by a worker that keeps beating (``workers/reaper.py``); its
+attempt number fences every write, so a worker that was given up for lost can change nothing when it wakes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Leases:
     def _shares(self, tx: Transaction, worker_id: int, projects: list[str], want: int) -> dict[str, int]:
         if len(projects) == 1:
             return {projects[0]: want}
-        weights = {project: 1.0 for project in projects} | lease_store.weights(tx, projects)
+        weights = dict.fromkeys(projects, 1.0) | lease_store.weights(tx, projects)
         running = lease_store.running_by_project(tx, worker_id)
         return dict(Counter(share(want, weights, running, self._served.get(worker_id, {}))))
 

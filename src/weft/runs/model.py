@@ -251,7 +251,7 @@ def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int) -> Verdic
 
 def _judge_failure(ending: Ending, outcome: Outcome, retry: Retry, tries: int, losses: int) -> Verdict:
     again = outcome in retry.on and tries <= retry.count
-    delay = retry.delay(tries, random.random())  # noqa: S311 - spreads retries, guards nothing
+    delay = retry.delay(tries, random.random())
     return Verdict(
         state=RunState.QUEUED if again else RunState.FAILED,
         outcome=outcome,

@@ -63,7 +63,7 @@ class Runs:
         ids = store.add(tx, [_traced(run) for run in new], [by_lane[lane] for lane in lanes], at)
         events.append(tx, [_queued(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
         ready = Counter(lane.queue for run, lane in zip(new, lanes, strict=True) if run.not_before is None)
-        tx.after_commit(lambda: [self._bell.add(queue, count) for queue, count in ready.items()])  # type: ignore[func-returns-value]
+        tx.after_commit(lambda: self._bell.add_all(ready))
         return ids
 
     async def get(self, run_id: int) -> Run:
@@ -72,7 +72,7 @@ class Runs:
             raise NotFound("run", run_id)
         return found
 
-    async def list(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
+    async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
         """Runs newest first. ``where`` may name project, task, kind, state, trigger and correlation_id."""
         allowed = {"project", "task", "task_id", "kind", "state", "trigger", "correlation_id", "outcome"}
         for name in where.keys() - allowed:
@@ -104,6 +104,14 @@ class Runs:
         else:
             raise Conflict(f"run {run_id} has already finished ({run.state})")
 
+    def live_of(self, tx: Transaction, task_ids: Sequence[int]) -> dict[int, list[tuple[int, str]]]:
+        """Id and state of the runs of each task that have not ended."""
+        return store.live_tasks(tx, task_ids) if task_ids else {}
+
+    def set_limit(self, tx: Transaction, key: str, max_running: int | None) -> None:
+        """Let at most ``max_running`` runs that ``key`` counts run at once (``lanes.py`` has the keys)."""
+        lease_store.set_limit(tx, key, max_running)
+
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
         """The log of an attempt as far as it is known: of the newest one unless told."""
         run = await self.get(run_id)
@@ -123,7 +131,7 @@ class Runs:
         def work(tx: Transaction) -> int:
             woken = store.wake_waiting(tx, self._clock())
             lanes = store.lanes_by_id(tx, woken) if woken else {}
-            tx.after_commit(lambda: [self._bell.add(lanes[lane].queue, n) for lane, n in woken.items()])  # type: ignore[func-returns-value]
+            tx.after_commit(lambda: self._bell.add_all(Counter({lanes[lane].queue: n for lane, n in woken.items()})))
             return sum(woken.values())
 
         return await self._db.transact(work)

@@ -102,7 +102,7 @@ def count_by_state(tx: Transaction, project: str | None = None) -> dict[str, int
     query = select(runs.c.state, func.count()).group_by(runs.c.state)
     if project is not None:
         query = query.where(runs.c.project == project)
-    return {state: count for state, count in tx.rows(query)}
+    return dict(tx.rows(query))
 
 
 def count_live(tx: Transaction) -> dict[str, int]:

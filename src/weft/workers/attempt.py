@@ -20,7 +20,7 @@ STOPPED = {
     "timeout": ("timeout", "ran longer than its timeout"),
     "drain": ("released", "its worker was asked to stop"),
 }
-"""Why an attempt was stopped, and what that means for it. ``lost`` is not here: its ending is no longer ours to tell."""
+"""Why an attempt was stopped, and what that means for it. ``lost`` is not here: its ending is not ours to tell."""
 
 
 class Running:

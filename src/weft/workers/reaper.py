@@ -15,8 +15,8 @@ from weft import events
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.events import Fact
-from weft.workers import store
 from weft.runs.leases import Leases
+from weft.workers import store
 
 log = logging.getLogger(__name__)
 

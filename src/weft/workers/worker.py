@@ -1,7 +1,7 @@
 """The worker: leases runs, sees each to its end, and says how it ended.
 
 User code never runs in this loop for long: executors start processes or wait on sockets. What ends while an earlier
-report is still under way is reported together with the next, so a busy worker writes in batches and an idle one at once.
+report is still under way is reported together with the next: a busy worker writes in batches, an idle one at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import BrokerDown, WeftError
-from weft.ports import Blobs, Broker, Breaker, Executor
+from weft.ports import Blobs, Breaker, Broker, Executor
 from weft.runs.lanes import queues_for
 from weft.runs.model import Ending, Lease
 from weft.workers.attempt import Running, see_through

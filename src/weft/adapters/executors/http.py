@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from weft import clock
@@ -102,6 +101,8 @@ def _ended(answer: Answer, complaint: str, result: Mapping[str, Any]) -> Ended:
 
 def seconds_to_wait(retry_after: str | None, now: clock.Clock = clock.now) -> float | None:
     """What a Retry-After header asks for, which may be a number or a date; None where it says nothing sensible."""
+    from email.utils import parsedate_to_datetime  # Heavy, and seldom needed.
+
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text), LONGEST_WAIT_SECONDS)

@@ -1,0 +1,96 @@
+"""What is to change: the difference between the tasks that a file wants and those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from weft.runs.lanes import project_limit, tag_limit
+from weft.tasks.model import ProjectSettings, Task
+from weft.tasks.store import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Tasks and project settings as somebody wants them to be."""
+
+    tasks: tuple[Task, ...] = ()
+    projects: Mapping[str, ProjectSettings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that apply does. ``fields`` has what it was and what it becomes."""
+
+    what: Literal["create", "change", "delete", "settings"]
+    project: str
+    name: str = ""
+    fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    task: Task | None = None
+    stored: Stored | None = None
+
+
+def compare(
+    wanted: Wanted,
+    present: Mapping[tuple[str, str], Stored],
+    projects: Mapping[str, Any],
+    limits: Mapping[str, int],
+    *,
+    prune: bool = False,
+) -> list[Change]:
+    """Every change that leads from what is there to what is wanted, in the order of the file."""
+    changes = [
+        change
+        for name, settings in wanted.projects.items()
+        if (change := _project_change(name, settings, projects, limits)) is not None
+    ]
+    named = set()
+    for task in wanted.tasks:
+        named.add((task.project, task.name))
+        stored = present.get((task.project, task.name))
+        if stored is None:
+            fields = {name: (None, value) for name, value in _fields(task).items()}
+            changes.append(Change(what="create", project=task.project, name=task.name, fields=fields, task=task))
+        elif different := _different(_fields(stored.task), _fields(task)):
+            changes.append(
+                Change(what="change", project=task.project, name=task.name, fields=different, task=task, stored=stored)
+            )
+    if prune:
+        of_projects = {project for project, _ in named} | set(wanted.projects)
+        changes += [
+            Change(what="delete", project=project, name=name, stored=stored)
+            for (project, name), stored in present.items()
+            if project in of_projects and (project, name) not in named
+        ]
+    return changes
+
+
+def _project_change(
+    name: str, settings: ProjectSettings, projects: Mapping[str, Any], limits: Mapping[str, int]
+) -> Change | None:
+    row = projects.get(name)
+    old = {
+        "weight": row.weight if row is not None else 1.0,
+        "max_queued": row.max_queued if row is not None else None,
+        "max_running": limits.get(project_limit(name)),
+        **{f"tags.{tag}": limits.get(tag_limit(name, tag)) for tag in settings.tags},
+    }
+    new = {
+        "weight": settings.weight,
+        "max_queued": settings.max_queued,
+        "max_running": settings.max_running,
+        **{f"tags.{tag}": most for tag, most in settings.tags.items()},
+    }
+    different = _different(old, new)
+    return Change(what="settings", project=name, fields=different) if different else None
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.to_builtins(task).items() if name not in ("name", "project")}
+
+
+def _different(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}

@@ -1,0 +1,192 @@
+"""The SQL of tasks, schedules, ticks and dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, func, insert, select, tuple_, update
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.bulk import insert_many, skip_locked, update_many
+from weft.db.database import Transaction
+from weft.tasks.model import ProjectSettings, Task
+from weft.tasks.schedule import Schedule
+
+tasks, schedules, ticks, dependencies = schema.tasks, schema.schedules, schema.ticks, schema.dependencies
+
+_decode = msgspec.json.Decoder(Task).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A task with what the database adds to it."""
+
+    id: int
+    task: Task
+    revision: int
+    updated_at: Moment
+    next_fire_at: Moment | None = None
+    missed: int = 0
+
+
+def every(tx: Transaction, project: str | None = None) -> list[Stored]:
+    query = (
+        select(tasks, schedules.c.next_fire_at, schedules.c.missed)
+        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
+        .order_by(tasks.c.project, tasks.c.name)
+    )
+    return [_stored(row) for row in tx.rows(query if project is None else query.where(tasks.c.project == project))]
+
+
+def by_names(
+    tx: Transaction, names: Collection[tuple[str, str]], *, lock: bool = False
+) -> dict[tuple[str, str], Stored]:
+    """Tasks by project and name."""
+    query = (
+        select(tasks, schedules.c.next_fire_at, schedules.c.missed)
+        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
+        .where(tuple_(tasks.c.project, tasks.c.name).in_(list(names)))
+    )
+    if lock:
+        tx.rows(select(tasks.c.id).where(tuple_(tasks.c.project, tasks.c.name).in_(list(names))).with_for_update())
+    return {(row.project, row.name): _stored(row) for row in tx.rows(query)} if names else {}
+
+
+def by_ids(tx: Transaction, ids: Collection[int], *, lock: bool = False) -> dict[int, Stored]:
+    query = select(tasks).where(tasks.c.id.in_(ids)).order_by(tasks.c.id)
+    rows = tx.rows(query.with_for_update() if lock else query) if ids else []
+    return {row.id: _stored(row) for row in rows}
+
+
+def _stored(row: Any) -> Stored:
+    return Stored(
+        id=row.id,
+        task=_decode(row.definition),
+        revision=row.revision,
+        updated_at=row.updated_at,
+        next_fire_at=getattr(row, "next_fire_at", None),
+        missed=getattr(row, "missed", None) or 0,
+    )
+
+
+def create(tx: Transaction, new: Sequence[Task], at: Moment) -> None:
+    rows = [_row(task, at) | {"revision": 1, "created_at": at} for task in new]
+    insert_many(tx, tasks, rows)
+
+
+def change(tx: Transaction, task_id: int, task: Task, revision: int, at: Moment) -> bool:
+    """Replace the definition, if it is still at ``revision``."""
+    condition = (tasks.c.id == task_id, tasks.c.revision == revision)
+    return tx.execute(update(tasks).where(*condition).values(_row(task, at) | {"revision": revision + 1})).rowcount == 1
+
+
+def remove(tx: Transaction, task_ids: Collection[int]) -> None:
+    """Delete tasks and all that only they had; their runs stay."""
+    if not task_ids:
+        return
+    tx.execute(delete(tasks).where(tasks.c.id.in_(task_ids)))
+    tx.execute(delete(schedules).where(schedules.c.task_id.in_(task_ids)))
+    tx.execute(delete(ticks).where(ticks.c.task_id.in_(task_ids)))
+    tx.execute(delete(schema.arrivals).where(schema.arrivals.c.task_id.in_(task_ids)))
+    tx.execute(delete(dependencies).where(dependencies.c.task_id.in_(task_ids)))
+
+
+def _row(task: Task, at: Moment) -> dict[str, Any]:
+    return {
+        "project": task.project,
+        "name": task.name,
+        "kind": task.kind,
+        "definition": msgspec.json.encode(task).decode(),
+        "paused": task.paused,
+        "updated_at": at,
+    }
+
+
+def set_schedules(tx: Transaction, wanted: Sequence[tuple[int, Schedule, Moment | None]]) -> None:
+    """Give tasks their schedule and its next tick; None for one that is paused or over."""
+    ids = [task_id for task_id, _, _ in wanted]
+    if not ids:
+        return
+    known = {row[0] for row in tx.rows(select(schedules.c.task_id).where(schedules.c.task_id.in_(ids)))}
+    rows = [
+        {"task_id": task_id, "definition": msgspec.json.encode(schedule).decode(), "next_fire_at": fire}
+        for task_id, schedule, fire in wanted
+    ]
+    insert_many(tx, schedules, [row | {"missed": 0} for row in rows if row["task_id"] not in known])
+    update_many(tx, schedules, [row for row in rows if row["task_id"] in known], match=("task_id",))
+
+
+def drop_schedules(tx: Transaction, task_ids: Collection[int]) -> None:
+    if task_ids:
+        tx.execute(delete(schedules).where(schedules.c.task_id.in_(task_ids)))
+
+
+def due(tx: Transaction, now: Moment, limit: int) -> dict[int, tuple[Moment, int]]:
+    """Next tick and missed count of schedules whose time has come, locked."""
+    query = (
+        select(schedules.c.task_id, schedules.c.next_fire_at, schedules.c.missed)
+        .where(schedules.c.next_fire_at <= now)
+        .order_by(schedules.c.next_fire_at)
+        .limit(limit)
+    )
+    return {row.task_id: (row.next_fire_at, row.missed) for row in tx.rows(skip_locked(query))}
+
+
+def first_due(tx: Transaction) -> Moment | None:
+    """When the next schedule is due."""
+    found = tx.value(select(func.min(schedules.c.next_fire_at)).where(schedules.c.next_fire_at > 0))
+    return None if found is None else int(found)
+
+
+def advance(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Move schedules from their tick to the next; the count tells whether all were still at it."""
+    table = schedules
+    changed = 0
+    for moved in (True, False):
+        chosen = [row for row in rows if (row["next"] is not None) == moved]
+        condition = [(row["task_id"], row["fire"]) for row in chosen]
+        if not chosen:
+            continue
+        held = tx.rows(select(table.c.task_id).where(tuple_(table.c.task_id, table.c.next_fire_at).in_(condition)))
+        changed += len(held)
+        values = [{"task_id": row["task_id"], "next_fire_at": row["next"], "missed": row["missed"]} for row in chosen]
+        update_many(tx, table, values, match=("task_id",))
+    return changed
+
+
+def known_ticks(tx: Transaction, wanted: Collection[tuple[int, Moment]]) -> set[tuple[int, Moment]]:
+    """Those of ``wanted`` that have fired or were skipped before."""
+    if not wanted:
+        return set()
+    query = select(ticks.c.task_id, ticks.c.fire_at).where(tuple_(ticks.c.task_id, ticks.c.fire_at).in_(list(wanted)))
+    return {(row.task_id, row.fire_at) for row in tx.rows(query)}
+
+
+def add_ticks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Keep what came of each tick; one tick cannot be kept twice, whoever fires it."""
+    insert_many(tx, ticks, rows)
+
+
+def newest_ticks(tx: Transaction, task_id: int, limit: int = 20) -> list[Any]:
+    return list(tx.rows(select(ticks).where(ticks.c.task_id == task_id).order_by(ticks.c.fire_at.desc()).limit(limit)))
+
+
+def set_project(tx: Transaction, name: str, settings: ProjectSettings) -> None:
+    table = schema.projects
+    values = {"weight": settings.weight, "max_queued": settings.max_queued}
+    if tx.value(select(table.c.name).where(table.c.name == name)) is None:
+        tx.execute(insert(table).values(name=name, **values))
+    else:
+        tx.execute(update(table).where(table.c.name == name).values(values))
+
+
+def project_rows(tx: Transaction) -> list[Any]:
+    return list(tx.rows(select(schema.projects).order_by(schema.projects.c.name)))
+
+
+def limit_rows(tx: Transaction) -> dict[str, int]:
+    return {row.key: row.max_running for row in tx.rows(select(schema.limits.c.key, schema.limits.c.max_running))}

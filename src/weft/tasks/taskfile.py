@@ -1,0 +1,104 @@
+"""Tasks kept as a file: TOML or YAML, read whole or refused with the place that is wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from weft.errors import Invalid
+from weft.tasks.changes import Wanted
+from weft.tasks.model import ProjectSettings, Task, check_name
+from weft.tasks.schedule import Schedule
+
+T = TypeVar("T")
+
+
+def read(path: Path) -> Wanted:
+    """The tasks and project settings in ``path``; its ending says whether it is TOML or YAML."""
+    return parse(_content(path), str(path))
+
+
+def parse(content: Any, where: str) -> Wanted:
+    if not isinstance(content, Mapping):
+        raise Invalid(where, type(content).__name__, "it must be a table with 'tasks' and 'projects'")
+    for name in content.keys() - {"tasks", "projects"}:
+        raise Invalid(f"{where}: a table", name, "it must be 'tasks' or 'projects'")
+    given, projects = content.get("tasks", []), content.get("projects", {})
+    if not isinstance(given, list):
+        raise Invalid(f"{where}: tasks", type(given).__name__, "it must be a list of tasks ([[tasks]] in TOML)")
+    tasks = tuple(task(each, f"{where}: task {number}") for number, each in enumerate(given, 1))
+    names = [each.full_name for each in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"{where}: task", name, "a task may be defined once")
+    return Wanted(tasks, {name: _project(name, each, where) for name, each in projects.items()})
+
+
+def task(given: Any, where: str) -> Task:
+    """One task from a table; schedules may be texts such as '@every 5m', forerunners may be names."""
+    if not isinstance(given, Mapping):
+        raise Invalid(where, given, "it must be a table")
+    fields = dict(given)
+    where = f"{where} ({fields['name']})" if isinstance(fields.get("name"), str) else where
+    if fields.get("schedule") is not None:
+        fields["schedule"] = msgspec.to_builtins(_at(where, Schedule.parse, fields["schedule"]))
+    if isinstance(fields.get("after"), str):
+        fields["after"] = [fields["after"]]
+    if isinstance(fields.get("after"), list):
+        fields["after"] = [{"task": each} if isinstance(each, str) else each for each in fields["after"]]
+    converted: Task = _at(where, _converted, fields, Task)
+    return converted
+
+
+def _project(name: str, given: Any, where: str) -> ProjectSettings:
+    where = f"{where}: project {name}"
+    _at(where, check_name, "project", name)
+    if isinstance(given, Mapping) and isinstance(given.get("tags"), Mapping):
+        tags = {
+            tag: each.get("max_running") if isinstance(each, Mapping) else each for tag, each in given["tags"].items()
+        }
+        given = {**given, "tags": tags}
+    converted: ProjectSettings = _at(where, _converted, given, ProjectSettings)
+    return converted
+
+
+def _converted(given: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as problem:
+        said, _, place = str(problem).partition(" - at ")
+        raise Invalid(place.strip("`").removeprefix("$.") or "the table", "wrong", said.replace("`", "")) from problem
+
+
+def _at(where: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call, and put the place in front of what is wrong."""
+    try:
+        return function(*arguments)
+    except Invalid as problem:
+        raise Invalid(f"{where}: {problem.what}", problem.value, problem.allowed) from problem
+
+
+def _content(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Invalid("task file", str(path), f"it cannot be read: {problem}") from problem
+    if path.suffix in (".yaml", ".yml"):
+        return _yaml(text, path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise Invalid("task file", str(path), f"it is not TOML: {problem}") from problem
+
+
+def _yaml(text: str, path: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise Invalid("task file", str(path), f"it is not YAML: {problem}".replace("\n", " ")) from problem

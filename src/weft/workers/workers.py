@@ -1,0 +1,67 @@
+"""The front door to workers: who is there and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from weft.clock import Clock, Moment, seconds
+from weft.db.database import Database
+from weft.errors import NotFound
+from weft.workers import store
+
+SHOW_OFFLINE_SECONDS = 3600.0
+"""How long a worker that has left is still listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker as people and programs see it."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    version: str
+    labels: tuple[str, ...]
+    capacity: int
+    running: int
+    done: int
+    state: str
+    started_at: Moment
+    seen_at: Moment
+    stats: Mapping[str, Any]
+
+    def silent_seconds(self, now: Moment) -> float:
+        return max(0.0, (now - self.seen_at) / 1_000_000)
+
+
+class Workers:
+    """Every worker that is there, and those that left not long ago."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db, self._clock = db, clock
+
+    async def all(self) -> list[WorkerInfo]:
+        since = self._clock() - seconds(SHOW_OFFLINE_SECONDS)
+        return [_info(row) for row in await self._db.read(lambda tx: store.all_workers(tx, offline_since=since))]
+
+    async def get(self, name: str) -> WorkerInfo:
+        """The newest worker of that name."""
+        found = [worker for worker in await self.all() if worker.name == name or str(worker.id) == name]
+        if not found:
+            raise NotFound("worker", name)
+        return max(found, key=lambda worker: worker.id)
+
+    async def forget_offline(self, older_than_seconds: float = 7 * 86_400.0) -> int:
+        """Drop workers from the registry that left long ago."""
+        since = self._clock() - seconds(older_than_seconds)
+        return await self._db.transact(lambda tx: store.forget(tx, since))
+
+
+def _info(row: Any) -> WorkerInfo:
+    fields = {name: getattr(row, name) for name in WorkerInfo.__dataclass_fields__ if name not in ("labels", "stats")}
+    return WorkerInfo(**fields, labels=tuple(msgspec.json.decode(row.labels)), stats=msgspec.json.decode(row.stats))
