@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from weft import __version__
 from weft.adapters import registry
+from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database, open_database
@@ -19,6 +24,8 @@ from weft.ports import Blobs, Broker
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
 from weft.runs.runs import Runs
+from weft.tasks import taskfile
+from weft.tasks.changes import Wanted
 from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
 from weft.tasks.tasks import Tasks
@@ -28,6 +35,8 @@ from weft.workers.protocol import Card
 from weft.workers.reaper import Reaper
 from weft.workers.worker import Habits, Worker
 from weft.workers.workers import Workers
+
+replace = msgspec.structs.replace
 
 
 @dataclass(slots=True)
@@ -46,6 +55,16 @@ class App:
     workers: Workers
     tasks: Tasks
     scheduler: Scheduler
+
+    async def ping(self) -> None:
+        """Raise where the database does not answer."""
+        await self.runs.counts()
+
+    async def add_examples(self) -> None:
+        """Give a database that never had a task or a run something to look at."""
+        if not await self.tasks.all() and not await self.runs.find({}, limit=1):
+            wanted = taskfile.read(Path(__file__).parent / "examples" / "tasks.toml")
+            await self.tasks.apply(_on_port(wanted, self.config.port))
 
     async def close(self) -> None:
         await self.bell.flush()
@@ -80,6 +99,23 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         tasks=Tasks(db, runs, clock, check_spec),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
     )
+
+
+def _on_port(wanted: Wanted, port: int) -> Wanted:
+    """The example tasks, checking the port that this weft listens on."""
+    tasks = (
+        replace(task, params=task.params | ({"port": port} if "port" in task.params else {})) for task in wanted.tasks
+    )
+    return Wanted(tuple(tasks), wanted.projects)
+
+
+def sweep(folder: Path) -> int:
+    """End what an earlier worker of this name left running when it was killed; return how many runs that were."""
+    swept = 0
+    for left in sorted(folder.iterdir()) if folder.is_dir() else ():
+        swept += sweep_processes(left)
+        shutil.rmtree(left, ignore_errors=True)
+    return swept
 
 
 def check_spec(kind: str, spec: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What weft answers over HTTP."""

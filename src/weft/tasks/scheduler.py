@@ -59,6 +59,10 @@ class Scheduler:
             done += taken
         return done + await self._runs.wake_waiting()
 
+    async def resign(self) -> None:
+        """Let another scheduler take over at once."""
+        await self._leader.resign()
+
     async def seconds_to_next(self, at_most: float) -> float:
         """How long nothing will be due, as far as is known."""
         first = await self._db.read(store.first_due)

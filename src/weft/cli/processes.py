@@ -1,0 +1,51 @@
+"""What the long-running commands share: their settings, their signals and the end of their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.app import App, open_app
+from weft.config import Config, load
+from weft.errors import DatabaseDown
+from weft.logs import set_up
+
+log = logging.getLogger(__name__)
+
+PR_SET_PDEATHSIG = 1
+
+
+def settings(role: str, file: Path | None = None, **overrides: Any) -> Config:
+    """Load the configuration and send log lines where it says."""
+    config = load(overrides, file=file).config
+    set_up(config.log_format, config.log_level, role=role)
+    return config
+
+
+def end_with_parent() -> None:
+    """Let the system end this process gently when its supervisor is gone, however that went."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def on_stop(act: Callable[[], None]) -> None:
+    """Call ``act`` for each SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, act)
+
+
+async def open_when_ready(config: Config) -> App:
+    """Open weft; a database that is not there yet is waited for."""
+    while True:
+        try:
+            return await open_app(config)
+        except DatabaseDown as problem:
+            log.warning("waiting for the database", extra={"why": str(problem)})
+            await asyncio.sleep(1)

@@ -1,0 +1,92 @@
+"""``weft serve``: the control process. Any number may run on one database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from weft.api.health import Health
+from weft.app import App
+from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
+from weft.config import Config
+from weft.errors import Invalid, Misconfigured
+from weft.loops import every, repeat
+
+log = logging.getLogger(__name__)
+
+ROLES = ("gateway", "scheduler")
+LOOK_SECONDS = 0.25
+"""How long an ended run or a new schedule may wait until the scheduler looks."""
+
+
+def serve(
+    data_dir: Annotated[str | None, typer.Option(help="Where everything is kept that no URL puts elsewhere.")] = None,
+    database: Annotated[str | None, typer.Option(help="sqlite:///…, postgresql://… or mysql://…")] = None,
+    broker: Annotated[str | None, typer.Option(help="What wakes waiting workers.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for none.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
+    roles: Annotated[str, typer.Option(help="What this process does: gateway, scheduler.")] = "gateway,scheduler",
+    examples: Annotated[bool, typer.Option(help="Add two example tasks to a new database.")] = False,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Run the control process: it fires schedules, watches workers and answers health checks."""
+    if supervised:
+        end_with_parent()
+    chosen = _roles(roles)
+    flags = {"data_dir": data_dir, "database": database, "broker": broker, "host": host, "port": port}
+    asyncio.run(_serve(settings("serve", config, **flags), chosen, examples=examples))
+
+
+def _roles(text: str) -> set[str]:
+    chosen = {role.strip() for role in text.split(",") if role.strip()}
+    for role in chosen - set(ROLES):
+        raise Invalid("--roles", role, f"it must be one of {', '.join(ROLES)}")
+    return chosen
+
+
+async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
+    app = await open_when_ready(config)
+    stopped = asyncio.Event()
+    on_stop(stopped.set)
+    health = Health({"database": app.ping})
+    if "gateway" in roles and config.port:
+        await _listen(health, config)
+    if examples:
+        await app.add_examples()
+    duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
+    await stopped.wait()
+    log.info("control process stops")
+    for duty in duties:
+        duty.cancel()
+    await asyncio.gather(*duties, return_exceptions=True)
+    await health.close()
+    await app.scheduler.resign()
+    await app.close()
+
+
+async def _listen(health: Health, config: Config) -> None:
+    try:
+        port = await health.start(config.host, config.port)
+    except OSError as problem:
+        raise Misconfigured(
+            f"port {config.port} on {config.host} cannot be used: {problem.strerror}; choose another with --port"
+        ) from problem
+    log.info("weft answers", extra={"address": f"http://{config.host}:{port}"})
+
+
+def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
+    async def until_next() -> float:
+        return await app.scheduler.seconds_to_next(LOOK_SECONDS)
+
+    return [
+        repeat("fire schedules", app.scheduler.tick, until_next),
+        repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
+        repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
+        repeat("forget old workers", app.workers.forget_offline, every(3600.0)),
+    ]

@@ -1,0 +1,80 @@
+"""Keeps processes alive: starts each, replaces it when it ends, and ends all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+SHORT_LIFE_SECONDS = 10.0
+"""A process that lived shorter than this is replaced more and more slowly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A process that is always to be there."""
+
+    name: str
+    command: Sequence[str]
+
+
+class Supervisor:
+    """One process for each role, until it is stopped."""
+
+    def __init__(self, roles: Sequence[Role], environment: Mapping[str, str], *, patience_seconds: float) -> None:
+        self._roles, self._environment, self._patience = roles, dict(environment), patience_seconds
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = asyncio.Event()
+        self.misconfigured = False
+
+    async def run(self) -> None:
+        """Keep every role alive until ``stop``; return when all processes have ended."""
+        await asyncio.gather(*(self._keep(role) for role in self._roles))
+
+    def stop(self) -> None:
+        """Ask all processes to end; asked again, they hurry."""
+        self._stopping.set()
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+
+    async def _keep(self, role: Role) -> None:
+        quick_ends = 0
+        while not self._stopping.is_set():
+            started = asyncio.get_running_loop().time()
+            code = await self._live(role)
+            if code == 78:  # it is set up wrongly, and so would be the next one
+                self.misconfigured = True
+                self.stop()
+            if self._stopping.is_set():
+                return
+            lived = asyncio.get_running_loop().time() - started
+            quick_ends = quick_ends + 1 if lived < SHORT_LIFE_SECONDS and code != 0 else 0
+            log.warning("process ended and is replaced", extra={"role": role.name, "exit_code": code})
+            await self._pause(min(0.1 * 2**quick_ends, 10.0))
+
+    async def _live(self, role: Role) -> int:
+        process = await asyncio.create_subprocess_exec(*role.command, env=self._environment)
+        self._processes[role.name] = process
+        if self._stopping.is_set():
+            process.send_signal(signal.SIGTERM)
+        ended = asyncio.ensure_future(process.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not ended.done():
+            await asyncio.wait({ended}, timeout=self._patience)
+        if not ended.done():
+            log.error("process did not end in time and is killed", extra={"role": role.name})
+            process.kill()
+        return await ended
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
