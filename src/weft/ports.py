@@ -67,7 +67,7 @@ class Work:
     traceparent: str
     log: RunLog
     folder: Path
-    """A directory of its own; made by the executor that needs it, removed by the worker."""
+    """A directory of its own; there where the executor needs one."""
 
     grace_seconds: float = 10.0
     """How long a stopped process may take before it is killed."""
@@ -105,6 +105,9 @@ class Breaker:
 
 class Executor(Protocol):
     """Runs one kind of task. A new kind is one file in ``adapters/executors``."""
+
+    needs_folder: bool
+    """Whether its runs need a directory; then the worker makes one for each and removes it after."""
 
     def check(self, spec: Mapping[str, Any]) -> None:
         """Raise ``Invalid`` where the spec is not one of this kind."""

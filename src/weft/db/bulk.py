@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ARRAY, Column, Select, Table, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import ARRAY, Column, Select, Table, Update, and_, bindparam, func, insert, select, text, update
 from sqlalchemy import Sequence as IdSequence
 from sqlalchemy.dialects.mysql import insert as mysql_insert
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
@@ -56,13 +56,17 @@ def insert_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
         source = select(*_arrays(columns).c)
         tx.execute(insert(table).from_select(names, source), _by_column(rows, names))
         return
-    tx.execute(insert(table), list(rows))
+    if len(rows) == 1:
+        tx.execute(insert(table), rows[0])
+        return
+    sql, order = _insert_sql(tx, table, tuple(rows[0]))
+    tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows])
 
 
 def update_many(tx: Transaction, table: Table, rows: Sequence[Row], *, match: Sequence[str], extra: Any = None) -> int:
     """Set the other columns of each row where the ``match`` columns are equal; return how many rows changed.
 
-    ``extra`` is one more condition that all rows must meet.
+    ``extra`` is one more condition that all rows must meet; it has no parameters of its own.
     """
     if not rows:
         return 0
@@ -73,10 +77,12 @@ def update_many(tx: Transaction, table: Table, rows: Sequence[Row], *, match: Se
         condition = and_(*(table.c[name] == source.c[name] for name in match), *([] if extra is None else [extra]))
         statement = update(table).where(condition).values({name: source.c[name] for name in changed})
         return tx.execute(statement, _by_column(rows, names)).rowcount
-    condition = and_(*(table.c[name] == bindparam(f"m_{name}") for name in match), *([] if extra is None else [extra]))
-    statement = update(table).where(condition).values({name: bindparam(f"v_{name}") for name in changed})
-    values = [{f"m_{n}" if n in match else f"v_{n}": row[n] for n in names} for row in rows]
-    return tx.execute(statement, values if len(values) > 1 else values[0]).rowcount
+    if len(rows) == 1:
+        statement = _update(table, changed, match, extra)
+        values = {f"m_{name}" if name in match else f"v_{name}": rows[0][name] for name in names}
+        return tx.execute(statement, values).rowcount
+    sql, order = _update_sql(tx, table, tuple(changed), tuple(match), extra)
+    return tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows]).rowcount
 
 
 def insert_missing(tx: Transaction, table: Table, row: Row) -> None:
@@ -93,6 +99,35 @@ def insert_missing(tx: Transaction, table: Table, row: Row) -> None:
 def skip_locked(query: Select[Any]) -> Select[Any]:
     """Lock the rows and pass over those that others hold. SQLite, with its one writer, needs neither."""
     return query.with_for_update(skip_locked=True)
+
+
+Sql = tuple[str, tuple[str, ...]]
+"""A statement as the driver takes it, and the order of its values."""
+
+_compiled: dict[tuple[Any, ...], Sql] = {}
+"""Compiled once, so that a row costs no more than its tuple."""
+
+
+def _insert_sql(tx: Transaction, table: Table, names: tuple[str, ...]) -> Sql:
+    key = (tx.connection.dialect.name, table.name, names)
+    if key not in _compiled:
+        compiled: Any = insert(table).compile(dialect=tx.connection.dialect, column_keys=list(names))
+        _compiled[key] = (str(compiled), tuple(compiled.positiontup))
+    return _compiled[key]
+
+
+def _update_sql(tx: Transaction, table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Sql:
+    key = (tx.connection.dialect.name, table.name, changed, match, str(extra))
+    if key not in _compiled:
+        compiled: Any = _update(table, changed, match, extra).compile(dialect=tx.connection.dialect)
+        _compiled[key] = (str(compiled), tuple(name[2:] for name in compiled.positiontup))
+    return _compiled[key]
+
+
+def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: Any) -> Update:
+    condition = [table.c[name] == bindparam(f"m_{name}") for name in match]
+    condition += [] if extra is None else [extra]
+    return update(table).where(*condition).values({name: bindparam(f"v_{name}") for name in changed})
 
 
 def _arrays(columns: Sequence[Column[Any]]) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, inspect, select, text, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from weft.db import migrations, schema
 from weft.errors import DatabaseDown, Misconfigured, SchemaNewer, UnsafeDatabase
@@ -36,7 +36,7 @@ def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: in
             for number in range(found + 1, version + 1) if found else ():
                 _upgrade(connection, number, steps)
             return version
-    except DBAPIError as problem:
+    except (OperationalError, InterfaceError) as problem:
         raise DatabaseDown(problem.orig) from problem
 
 
@@ -105,7 +105,7 @@ def unsafe_settings(engine: Engine) -> list[str]:
     try:
         with engine.connect() as connection:
             found = {name: _setting(connection, name) for name in wanted}
-    except DBAPIError as problem:
+    except (OperationalError, InterfaceError) as problem:
         raise DatabaseDown(problem.orig) from problem
     return [f"{name}={value}" for name, value in found.items() if value.lower() != wanted[name].lower()]
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.dialects.mysql import MEDIUMBLOB, MEDIUMTEXT
 
 VERSION = 1
 """The number of the newest migration."""
@@ -34,8 +35,8 @@ metadata = MetaData()
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
 Moment = BigInteger
-Json = Text(2**24 - 1)
-Blob = LargeBinary(2**24 - 1)
+Json = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
+Blob = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 Name = String(100)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, func, insert, literal, select, update
+from sqlalchemy import and_, func, insert, literal_column, select, update
 from sqlalchemy.sql.expression import delete
 
 from weft.clock import Moment
@@ -145,11 +145,12 @@ def weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float]:
     return dict(rows)
 
 
+STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")
+
+
 def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[Mapping[str, Any]]) -> int:
     """Write how attempts ended: on each run, if it is still at that attempt, and as a row of its own."""
-    changed = update_many(
-        tx, runs, rows, match=("id", "attempt"), extra=and_(runs.c.state == literal(RunState.RUNNING.value))
-    )
+    changed = update_many(tx, runs, rows, match=("id", "attempt"), extra=STILL_RUNNING)
     insert_many(tx, schema.attempts, attempts)
     return changed
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -60,7 +58,7 @@ class Runs:
         at = self._clock()
         lanes = [lane_of(run) for run in new]
         by_lane = {lane: self._lane_id(tx, lane) for lane in set(lanes)}
-        ids = store.add(tx, [_traced(run) for run in new], [by_lane[lane] for lane in lanes], at)
+        ids = store.add(tx, new, [by_lane[lane] for lane in lanes], at)
         events.append(tx, [_queued(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
         ready = Counter(lane.queue for run, lane in zip(new, lanes, strict=True) if run.not_before is None)
         tx.after_commit(lambda: self._bell.add_all(ready))
@@ -213,12 +211,3 @@ def _queued(run: NewRun, run_id: int) -> Fact:
         data = {"state": RunState.CANCELLED.value, "outcome": "skipped", "reason": run.skipped}
         return Fact("run_finished", run.project, run_id, run.task_id, data)
     return Fact("run_queued", run.project, run_id, run.task_id)
-
-
-def _traced(run: NewRun) -> NewRun:
-    """Give a run that has none an id for its whole flow and a trace (W3C traceparent)."""
-    if run.correlation_id and run.traceparent:
-        return run
-    chance = os.urandom(24).hex()
-    trace = run.traceparent or f"00-{chance[:32]}-{chance[32:]}-01"
-    return replace(run, correlation_id=run.correlation_id or chance[:32], traceparent=trace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -41,12 +42,17 @@ def lanes_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, Lane]:
 def add(tx: Transaction, new: Sequence[NewRun], lane_ids: Sequence[int], at: Moment) -> Sequence[int]:
     """Insert runs; each is ready at once unless it is to wait or was skipped."""
     ids = reserve_ids(tx, schema.run_ids, len(new))
-    rows = [_row(run_id, run, lane, at) for run_id, run, lane in zip(ids, new, lane_ids, strict=True)]
+    chance = os.urandom(24 * len(new)).hex()
+    rows = [
+        _row(run_id, run, lane, chance[48 * number : 48 * (number + 1)], at)
+        for number, (run_id, run, lane) in enumerate(zip(ids, new, lane_ids, strict=True))
+    ]
     insert_many(tx, runs, rows)
     return ids
 
 
-def _row(run_id: int, run: NewRun, lane: int, at: Moment) -> dict[str, Any]:
+def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[str, Any]:
+    """A run that has none is given an id for its whole flow and a trace (W3C traceparent), made from ``chance``."""
     skipped = run.skipped is not None
     return {
         "id": run_id,
@@ -57,8 +63,8 @@ def _row(run_id: int, run: NewRun, lane: int, at: Moment) -> dict[str, Any]:
         "spec": _encode(run.spec).decode(),
         "trigger": run.trigger.value,
         "fire_at": run.fire_at,
-        "correlation_id": run.correlation_id,
-        "traceparent": run.traceparent,
+        "correlation_id": run.correlation_id or chance[:32],
+        "traceparent": run.traceparent or f"00-{chance[:32]}-{chance[32:]}-01",
         "priority": run.priority,
         "lane_id": lane,
         "state": "cancelled" if skipped else "queued",

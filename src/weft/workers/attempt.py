@@ -26,11 +26,12 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "folder", "lease", "log", "stopped", "task")
+    __slots__ = ("ending", "folder", "has_folder", "lease", "log", "stopped", "task")
 
     def __init__(self, lease: Lease, folder: Path) -> None:
         self.lease, self.folder = lease, folder
-        self.log = LogSpool(folder / "log", lease.spec.log_bytes)
+        self.has_folder = False
+        self.log = LogSpool(folder, lease.spec.log_bytes)
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.ending: Ending | None = None
@@ -65,7 +66,7 @@ async def see_through(running: Running, executor: Callable[[str], Executor], blo
     else:
         log_key = await _keep_log(running, blobs)
         running.ending = _ending(running, ended, log_key)
-    if running.folder.exists():
+    if running.has_folder or running.log.opened:
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
 
 
@@ -85,7 +86,11 @@ async def _execute(running: Running, executor: Callable[[str], Executor]) -> End
         grace_seconds=lease.spec.grace_seconds,
     )
     try:
-        return await executor(lease.kind).execute(work)
+        chosen = executor(lease.kind)
+        if chosen.needs_folder:
+            running.has_folder = True
+            running.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return await chosen.execute(work)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))
     except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker

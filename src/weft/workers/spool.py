@@ -9,10 +9,10 @@ from pathlib import Path
 class LogSpool:
     """The log of one attempt: written live, capped, read back in pieces."""
 
-    __slots__ = ("_cap", "_file", "_path", "dropped", "seq", "shipped", "written")
+    __slots__ = ("_cap", "_file", "_folder", "dropped", "seq", "shipped", "written")
 
-    def __init__(self, path: Path, cap: int) -> None:
-        self._path, self._cap = path, cap
+    def __init__(self, folder: Path, cap: int) -> None:
+        self._folder, self._cap = folder, cap
         self._file = -1
         self.written = self.dropped = self.shipped = self.seq = 0
 
@@ -23,13 +23,17 @@ class LogSpool:
         if not kept:
             return
         if self._file < 0:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = os.open(self._folder / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(kept)
         while view:
             count = os.pwrite(self._file, view, self.written)
             self.written += count
             view = view[count:]
+
+    @property
+    def opened(self) -> bool:
+        return self.written > 0
 
     def unshipped(self, most: int = 256_000) -> bytes:
         """The next piece that was not shipped yet."""

@@ -24,6 +24,7 @@ QUORUM = {**BOUNDS, "x-queue-type": "quorum"}
 CLASSIC = {**BOUNDS, "x-queue-type": "classic"}
 HEARTBEAT_SECONDS = 10
 GOODBYE_SECONDS = 0.8
+REPAIR_SECONDS = 10.0
 
 # The library reports each failed attempt as an error; weft says it once when an outage begins and once when it ends.
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
@@ -61,6 +62,13 @@ class Line(TransportFactory):
             await self._declare(name)
             self._declared[queue] = name
         return self._declared[queue]
+
+    async def delete(self, name: str) -> None:
+        """Remove a queue that does not answer, which takes the server a while."""
+        assert self._connection is not None
+        async with asyncio.timeout(REPAIR_SECONDS):
+            channel = await self._connection.channel(publisher_confirms=False)
+            await channel.queue_delete(name)
 
     def cut(self) -> None:
         if self._writer is not None:

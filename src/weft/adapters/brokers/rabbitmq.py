@@ -101,9 +101,19 @@ class Consumers:
         """Subscribe to every queue that someone waits for."""
         self._waiters.changed.clear()
         for queue in self._waiters.queues - self._subscribed:
-            name = await self._line.declared(queue)
-            self._subscribed.add(queue)
-            await self._line.channel.basic_consume(name, partial(self._take, queue), consumer_tag=name)
+            await self._subscribe(queue)
+
+    async def _subscribe(self, queue: str) -> None:
+        name = await self._line.declared(queue)
+        self._subscribed.add(queue)
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._line.channel.basic_consume(name, partial(self._take, queue), consumer_tag=name)
+        except TimeoutError:
+            # A quorum queue made just before its server was killed is remembered but never answers. It holds nothing
+            # but hints, so away with it; the next line declares it anew.
+            await self._line.delete(name)
+            raise
 
     async def _take(self, queue: str, message: DeliveredMessage) -> None:
         tag = message.delivery_tag

@@ -23,6 +23,8 @@ LONGEST_WAIT_SECONDS = 86_400.0
 class HttpExecutor:
     """Holds a circuit breaker for each server that it was sent to."""
 
+    needs_folder = False
+
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._breakers, self._monotonic = Breakers(monotonic), monotonic
 

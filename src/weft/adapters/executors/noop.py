@@ -16,6 +16,8 @@ LONGEST = 86_400.0
 class NoopExecutor:
     """Succeeds at once; ``sleep_seconds`` makes it wait first, ``fail`` makes it fail with that reason."""
 
+    needs_folder = False
+
     def check(self, spec: Mapping[str, Any]) -> None:
         fields = Fields("noop", spec, ("sleep_seconds", "fail"))
         fields.number("sleep_seconds", 0.0, least=0.0, most=LONGEST)

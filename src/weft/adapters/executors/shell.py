@@ -73,6 +73,8 @@ class LastLine:
 
 
 class ShellExecutor:
+    needs_folder = True
+
     def check(self, spec: Mapping[str, Any]) -> None:
         Command.of(spec)
 
