@@ -55,8 +55,8 @@ def stat_fields(process: Path) -> list[str] | None:
 
 
 def residents(directory: str) -> set[int]:
-    """The processes that work in ``directory``, and those that carry its mark though they left it."""
-    return {pid for pid in process_ids() if is_resident(pid, directory)}
+    """The living processes that work in ``directory``, and those that carry its mark though they left it."""
+    return {pid for pid in process_ids() if is_resident(pid, directory) and is_alive(pid)}
 
 
 def is_resident(pid: int, directory: str) -> bool:
@@ -79,9 +79,12 @@ def send(number: signal.Signals, pids: set[int]) -> None:
 def guard(directory: str) -> None:
     """Outlive the owner of a server, even one that was killed, and then end the server and remove its directory."""
     sys.stdin.read()
-    while members := {pid for pid in residents(directory) if is_alive(pid)}:
+    members = residents(directory)
+    while members:
         send(signal.SIGKILL, members)
         time.sleep(0.01)
+        # A process that is about to end has no directory any more, so whom we once saw we follow to the end.
+        members = {pid for pid in members if is_alive(pid)} | residents(directory)
     shutil.rmtree(directory, ignore_errors=True)
 
 
