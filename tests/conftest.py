@@ -1,11 +1,32 @@
-"""The servers that tests share: each is started when the first test asks for it, and ended with the session."""
+"""What tests share: servers, an empty database of each kind, a clock that the test sets, and an app on them.
+
+Each server is started when the first test asks for it, and ended with the session.
+"""
 
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
+from sqlalchemy import Engine, NullPool, create_engine, delete
 
 from tests import servers
+from weft.app import App, open_app
+from weft.clock import Moment, seconds
+from weft.config import Config
+from weft.db import schema
+from weft.db.database import open_database
+from weft.db.migrate import migrate
+from weft.db.server import DRIVERS
+
+DATABASES = ("sqlite", "postgres", "mariadb")
+
+OpenApp = Callable[..., Awaitable[App]]
 
 
 def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
@@ -38,3 +59,106 @@ def redis_server() -> Iterator[servers.Server]:
 @pytest.fixture(scope="session")
 def rabbitmq_server() -> Iterator[servers.Server]:
     yield from running(servers.rabbitmq)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: servers.Server) -> str:
+    return migrated(postgres_server.new_database())
+
+
+@pytest.fixture(scope="session")
+def mariadb_url(mariadb_server: servers.Server) -> str:
+    return migrated(mariadb_server.new_database())
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "weft.db"
+    migrated(f"sqlite:///{path}")
+    return path
+
+
+def migrated(url: str) -> str:
+    db = open_database(url)
+    migrate(db.engine)
+    db.close()
+    return url
+
+
+@pytest.fixture(params=DATABASES)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of each kind that has every table and no row. To make one takes longer than to empty one."""
+    if database_kind == "sqlite":
+        return sqlite_copy(request.getfixturevalue("sqlite_template"), tmp_path)
+    url = str(request.getfixturevalue(f"{database_kind}_url"))
+    empty(plain_engine(url))
+    return url
+
+
+@pytest.fixture
+def bare_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of each kind that was just made and has no table yet."""
+    if database_kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'weft.db'}"
+    return str(request.getfixturevalue(f"{database_kind}_server").new_database())
+
+
+def sqlite_copy(template: Path, folder: Path) -> str:
+    shutil.copy(template, folder / "weft.db")
+    return f"sqlite:///{folder / 'weft.db'}"
+
+
+def plain_engine(url: str) -> Engine:
+    """Connections without any of weft's habits."""
+    scheme, rest = url.split(":", 1)
+    return create_engine(f"{DRIVERS.get(scheme, scheme)}:{rest}", poolclass=NullPool)
+
+
+def empty(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for table in schema.metadata.sorted_tables:
+            if table is not schema.schema_version:
+                connection.execute(delete(table))
+
+
+@dataclass
+class SetClock:
+    """Shows the time that it was set to."""
+
+    now: Moment = 1_780_315_200_000_000
+
+    def __call__(self) -> Moment:
+        return self.now
+
+    def forward(self, count: float) -> Moment:
+        self.now += seconds(count)
+        return self.now
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest_asyncio.fixture
+async def another_app(database_url: str, clock: SetClock, tmp_path: Path) -> AsyncIterator[OpenApp]:
+    """Opens one more app on the same database, as another process would."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(**settings: Any) -> App:
+            config = Config(**{"data_dir": str(tmp_path), "database": database_url, "broker": "memory:"} | settings)
+            app = await open_app(config, clock)
+            stack.push_async_callback(app.close)
+            return app
+
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def app(another_app: OpenApp) -> App:
+    return await another_app()
