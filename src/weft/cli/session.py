@@ -1,0 +1,70 @@
+"""How a command reaches weft: read the settings, open the app, call a front door, close."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from weft.cli.options import options_of
+from weft.config import Config, Loaded, load
+from weft.errors import Invalid, Misconfigured, NotFound
+
+if TYPE_CHECKING:
+    from weft.app import App
+
+T = TypeVar("T")
+
+
+def settings(context: Any) -> Loaded:
+    options = options_of(context)
+    return load({"data_dir": options.data_dir}, file=options.config)
+
+
+def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = False) -> T:
+    """Open weft, do ``work`` and close it again, so that every doorbell is rung before the command ends.
+
+    A command that only looks makes no database: with ``create`` one is made where there is none.
+    """
+    config = settings(context).config
+    if not create:
+        _check_there(config)
+    return asyncio.run(_ask(config, work))
+
+
+async def _ask(config: Config, work: Callable[[App], Awaitable[T]]) -> T:
+    app = await opened(config)
+    try:
+        return await work(app)
+    finally:
+        await app.close()
+
+
+async def opened(config: Config) -> App:
+    """The app; what is wrong with its URLs is a wrong configuration, not a wrong command."""
+    from weft.app import open_app
+
+    try:
+        return await open_app(config)
+    except Invalid as problem:
+        raise Misconfigured(str(problem)) from problem
+    except OSError as problem:
+        raise Misconfigured(
+            f"data_dir is {config.data_dir!r}; it must be a directory that can be written ({problem.strerror})"
+        ) from problem
+
+
+def _check_there(config: Config) -> None:
+    from pathlib import Path
+
+    path = config.database_url.removeprefix("sqlite:///")
+    if path != config.database_url and path and not Path(path).exists():
+        raise NotFound("database", f"{path} yet; `weft up` makes one, --data-dir tells where another is")
+
+
+def full_name(context: Any, name: str) -> tuple[str, str]:
+    """Project and task of a name that is written as ``task`` or ``project/task``."""
+    project, slash, task = name.rpartition("/")
+    if slash and not project:
+        raise Invalid("the name of a task", name, "it must be task or project/task")
+    return project or options_of(context).project or "default", task
