@@ -111,7 +111,7 @@ _compiled: dict[tuple[Any, ...], Sql] = {}
 def _insert_sql(tx: Transaction, table: Table, names: tuple[str, ...]) -> Sql:
     key = (tx.connection.dialect.name, table.name, names)
     if key not in _compiled:
-        compiled: Any = insert(table).compile(dialect=tx.connection.dialect, column_keys=list(names))
+        compiled: Any = insert(table).compile(dialect=_positional(tx.connection.dialect), column_keys=list(names))
         _compiled[key] = (str(compiled), tuple(compiled.positiontup))
     return _compiled[key]
 
@@ -119,9 +119,14 @@ def _insert_sql(tx: Transaction, table: Table, names: tuple[str, ...]) -> Sql:
 def _update_sql(tx: Transaction, table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Sql:
     key = (tx.connection.dialect.name, table.name, changed, match, str(extra))
     if key not in _compiled:
-        compiled: Any = _update(table, changed, match, extra).compile(dialect=tx.connection.dialect)
+        compiled: Any = _update(table, changed, match, extra).compile(dialect=_positional(tx.connection.dialect))
         _compiled[key] = (str(compiled), tuple(name[2:] for name in compiled.positiontup))
     return _compiled[key]
+
+
+def _positional(dialect: Any) -> Any:
+    """The same dialect with values in order; PyMySQL's own way is by name."""
+    return dialect if dialect.positional else type(dialect)(paramstyle="format")
 
 
 def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: Any) -> Update:

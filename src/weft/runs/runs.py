@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -23,6 +24,21 @@ from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted
 
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
+
+SAME_KEY, SAME_TARGET = "same idempotency key", "same target pending or just done"
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The place in its batch of the run that a later one repeats."""
+
+    place: int
+    why: str
+
+
+Answer = Submitted | Twin | None
+Requests = dict[tuple[str, str], tuple[str, Submitted | Twin]]
+"""The digest that each (project, idempotency key) was first used with, and its answer."""
 
 
 class Runs:
@@ -43,13 +59,13 @@ class Runs:
 
     def admit(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted]:
         """Queue runs in the caller's transaction, as ``submit`` does."""
-        self._check_bounds(tx, new)
-        answers: list[Submitted | None] = self._known(tx, new)
+        answers: list[Answer] = self._known(tx, new)
         fresh = [position for position, answer in enumerate(answers) if answer is None]
+        self._check_bounds(tx, [new[position] for position in fresh])
         for position, run_id in zip(fresh, self.queue(tx, [new[position] for position in fresh]), strict=True):
             answers[position] = Submitted(run_id)
             self._remember(tx, new[position], run_id)
-        return [self._twin(answer, new, answers) for answer in answers]
+        return [_resolved(answer, answers) for answer in answers]
 
     def queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
         """Queue runs in the caller's transaction without asking questions; workers hear of it once that commits."""
@@ -142,10 +158,14 @@ class Runs:
         return known
 
     def _check_bounds(self, tx: Transaction, new: Sequence[NewRun]) -> None:
-        """Refuse what would grow a project's queue past its bound, so that one producer cannot drown the rest."""
+        """Refuse what would grow a project's queue past its bound, so that one producer cannot drown the rest.
+
+        Runs are counted anew after a while, and before a refusal: some may have been leased since.
+        """
         for project, count in Counter(run.project for run in new).items():
             counted_at, waiting, bound = self._waiting.get(project, (float("-inf"), 0, None))
-            if time.monotonic() - counted_at > RECOUNT_SECONDS:
+            is_full = bound is not None and waiting + count > bound
+            if is_full or time.monotonic() - counted_at > RECOUNT_SECONDS:
                 bound = store.max_queued(tx, project)
                 waiting = store.waiting_in_project(tx, project, bound + 1) if bound is not None else 0
                 counted_at = time.monotonic()
@@ -153,37 +173,28 @@ class Runs:
                 raise QueueFull(project, bound)
             self._waiting[project] = (counted_at, waiting + count, bound)
 
-    def _known(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted | None]:
-        keyed = {(run.project, run.idempotency_key): run for run in new if run.idempotency_key}
+    def _known(self, tx: Transaction, new: Sequence[NewRun]) -> list[Answer]:
+        """The earlier run for each of ``new``, its twin in the batch, or None where it is the first of its kind."""
+        keyed = {(run.project, run.idempotency_key) for run in new if run.idempotency_key}
         known = key_store.known(tx, [(project, key or "") for project, key in keyed])
-        answers: list[Submitted | None] = []
-        seen: set[tuple[str, str]] = set()
-        for run in new:
-            answer = None
-            if run.idempotency_key and (found := known.get((run.project, run.idempotency_key))):
-                if found[0] != digest(run):
-                    raise Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
-                answer = Submitted(found[1], fresh=False, why="same idempotency key")
-            if answer is None and run.dedup_key:
-                since = self._clock() - seconds(run.dedup_seconds)
-                if duplicate := key_store.live_duplicate(tx, run.project, run.dedup_key, since):
-                    answer = Submitted(duplicate, fresh=False, why="same target pending or just done")
-                elif (run.project, run.dedup_key) in seen:
-                    answer = Submitted(0, fresh=False, why=run.dedup_key)
-                seen.add((run.project, run.dedup_key))
-            answers.append(answer)
-        return answers
+        requests: Requests = {
+            key: (first, Submitted(run_id, fresh=False, why=SAME_KEY)) for key, (first, run_id) in known.items()
+        }
+        targets: dict[tuple[str, str], Twin] = {}
+        return [
+            _same_request(run, place, requests) or self._same_target(tx, run, place, targets)
+            for place, run in enumerate(new)
+        ]
 
-    def _twin(self, answer: Submitted | None, new: Sequence[NewRun], answers: Sequence[Submitted | None]) -> Submitted:
-        """Resolve a duplicate inside one batch to the run that the batch itself made."""
-        if answer is None:
-            raise AssertionError("every new run has an answer")
-        if answer.run_id:
-            return answer
-        first = next(
-            a for run, a in zip(new, answers, strict=True) if run.dedup_key == answer.why and a is not None and a.run_id
-        )
-        return Submitted(first.run_id, fresh=False, why="same target pending or just done")
+    def _same_target(self, tx: Transaction, run: NewRun, place: int, targets: dict[tuple[str, str], Twin]) -> Answer:
+        if not run.dedup_key:
+            return None
+        if duplicate := key_store.live_duplicate(
+            tx, run.project, run.dedup_key, self._clock() - seconds(run.dedup_seconds)
+        ):
+            return Submitted(duplicate, fresh=False, why=SAME_TARGET)
+        twin = targets.setdefault((run.project, run.dedup_key), Twin(place, SAME_TARGET))
+        return twin if twin.place != place else None
 
     def _remember(self, tx: Transaction, run: NewRun, run_id: int) -> None:
         at = self._clock()
@@ -204,6 +215,25 @@ def digest(run: NewRun) -> str:
     """What makes two submits the same request."""
     body = msgspec.json.encode([run.project, run.task, run.kind, run.priority, run.spec], order="deterministic")
     return hashlib.sha256(body).hexdigest()
+
+
+def _same_request(run: NewRun, place: int, requests: Requests) -> Answer:
+    """What answers the idempotency key of ``run`` already; the key then stands for ``run`` if for no other."""
+    if not run.idempotency_key:
+        return None
+    mine = digest(run)
+    first, answer = requests.setdefault((run.project, run.idempotency_key), (mine, Twin(place, SAME_KEY)))
+    if first != mine:
+        raise Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
+    return None if isinstance(answer, Twin) and answer.place == place else answer
+
+
+def _resolved(answer: Answer, answers: Sequence[Answer]) -> Submitted:
+    if isinstance(answer, Twin):
+        return Submitted(_resolved(answers[answer.place], answers).run_id, fresh=False, why=answer.why)
+    if answer is None:
+        raise AssertionError("every new run has an answer")
+    return answer
 
 
 def _queued(run: NewRun, run_id: int) -> Fact:
