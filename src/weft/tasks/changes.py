@@ -12,6 +12,9 @@ from weft.runs.lanes import project_limit, tag_limit
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.store import Stored
 
+TAG = "tags."
+"""What stands before a tag's name in the fields of a change of settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -72,17 +75,18 @@ def _project_change(
     name: str, settings: ProjectSettings, projects: Mapping[str, Any], limits: Mapping[str, int]
 ) -> Change | None:
     row = projects.get(name)
+    mark = tag_limit(name, "")
     old = {
         "weight": row.weight if row is not None else 1.0,
         "max_queued": row.max_queued if row is not None else None,
         "max_running": limits.get(project_limit(name)),
-        **{f"tags.{tag}": limits.get(tag_limit(name, tag)) for tag in settings.tags},
+        **{TAG + key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
     }
     new = {
         "weight": settings.weight,
         "max_queued": settings.max_queued,
         "max_running": settings.max_running,
-        **{f"tags.{tag}": most for tag, most in settings.tags.items()},
+        **{TAG + tag: most for tag, most in settings.tags.items()},
     }
     different = _different(old, new)
     return Change(what="settings", project=name, fields=different) if different else None

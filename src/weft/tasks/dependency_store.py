@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select, tuple_, update
 
 from weft.db import schema
 from weft.db.bulk import insert_many
 from weft.db.database import Transaction
+from weft.tasks.store import parts
 
 dependencies, arrivals, runs = schema.dependencies, schema.arrivals, schema.runs
 
 
-def replace(tx: Transaction, task_ids: Collection[int], edges: Sequence[Mapping[str, Any]]) -> None:
-    """Let ``edges`` be the forerunners of ``task_ids``."""
-    if task_ids:
-        tx.execute(delete(dependencies).where(dependencies.c.task_id.in_(task_ids)))
-    insert_many(tx, dependencies, edges)
+def replace(tx: Transaction, task_ids: Sequence[int], edges: Sequence[dict[str, Any]]) -> None:
+    """Let ``edges`` be the forerunners of ``task_ids``; what had arrived from others no longer counts."""
+    by_flow: dict[int, bool] = {}
+    old: set[tuple[int, int]] = set()
+    for part in parts(task_ids):
+        for row in tx.rows(select(dependencies).where(dependencies.c.task_id.in_(part))):
+            old.add((row.task_id, row.upstream_id))
+            by_flow[row.task_id] = bool(row.by_flow)
+        tx.execute(delete(dependencies).where(dependencies.c.task_id.in_(part)))
+    insert_many(tx, dependencies, [edge | {"by_flow": by_flow.get(edge["task_id"], False)} for edge in edges])
+    for gone in parts(sorted(old - {(edge["task_id"], edge["upstream_id"]) for edge in edges})):
+        tx.execute(delete(arrivals).where(tuple_(arrivals.c.task_id, arrivals.c.upstream_id).in_(gone)))
 
 
 def graph(tx: Transaction) -> dict[int, list[int]]:
@@ -30,16 +38,20 @@ def graph(tx: Transaction) -> dict[int, list[int]]:
 
 
 def set_by_flow(tx: Transaction, by_flow: Mapping[int, bool]) -> None:
+    """Let forerunners be matched start by start or not; where that changes, matching begins anew."""
+    known = {row.task_id: bool(row.by_flow) for row in tx.rows(select(dependencies))}
     for value in (True, False):
-        ids = [task_id for task_id, flow in by_flow.items() if flow is value]
-        if ids:
-            different = dependencies.c.task_id.in_(ids) & (dependencies.c.by_flow != value)
-            tx.execute(update(dependencies).where(different).values(by_flow=value))
+        for part in parts([task_id for task_id, flow in by_flow.items() if flow is value and known[task_id] != value]):
+            tx.execute(update(dependencies).where(dependencies.c.task_id.in_(part)).values(by_flow=value))
+            tx.execute(delete(arrivals).where(arrivals.c.task_id.in_(part)))
 
 
 def successors(tx: Transaction, upstream_ids: Collection[int]) -> list[Any]:
     """Edges that lead on from ``upstream_ids``."""
-    return list(tx.rows(select(dependencies).where(dependencies.c.upstream_id.in_(upstream_ids))))
+    found: list[Any] = []
+    for part in parts(upstream_ids):
+        found += tx.rows(select(dependencies).where(dependencies.c.upstream_id.in_(part)))
+    return found
 
 
 def forerunners(tx: Transaction, task_ids: Collection[int]) -> dict[int, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from weft.errors import Invalid
 
@@ -11,20 +12,11 @@ Graph = Mapping[int, Sequence[int]]
 
 
 def check_no_circle(graph: Graph, names: Mapping[int, str]) -> None:
-    done: set[int] = set()
-    for start in graph:
-        _walk(start, graph, names, [], done)
-
-
-def _walk(task: int, graph: Graph, names: Mapping[int, str], path: list[int], done: set[int]) -> None:
-    if task in path:
-        circle = " after ".join(names[each] for each in [*path[path.index(task) :], task])
-        raise Invalid("after", circle, "a task cannot come after itself")
-    if task in done:
-        return
-    for forerunner in graph.get(task, ()):
-        _walk(forerunner, graph, names, [*path, task], done)
-    done.add(task)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as problem:
+        circle = " after ".join(names[each] for each in reversed(problem.args[1]))
+        raise Invalid("after", circle, "a task cannot come after itself") from None
 
 
 def by_flow(graph: Graph) -> dict[int, bool]:
@@ -32,20 +24,8 @@ def by_flow(graph: Graph) -> dict[int, bool]:
 
     Then its forerunners are matched start by start; otherwise it waits until each of them has ended once more.
     """
-    roots: dict[int, frozenset[int]] = {}
-    return {
-        task: len(set().union(*(_roots(each, graph, roots) for each in forerunners))) == 1
-        for task, forerunners in graph.items()
-        if forerunners
-    }
-
-
-def _roots(task: int, graph: Graph, known: dict[int, frozenset[int]]) -> frozenset[int]:
-    if task not in known:
-        forerunners = graph.get(task, ())
-        known[task] = (
-            frozenset({task}).union()
-            if not forerunners
-            else frozenset().union(*(_roots(each, graph, known) for each in forerunners))
-        )
-    return known[task]
+    root: dict[int, int | None] = {}
+    for task in TopologicalSorter(graph).static_order():
+        found = {root[forerunner] for forerunner in graph.get(task, ())}
+        root[task] = task if not found else found.pop() if len(found) == 1 else None
+    return {task: root[task] is not None for task, forerunners in graph.items() if forerunners}

@@ -77,6 +77,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             _check("parameter", name, name.isidentifier(), "it must be a name of letters, digits and '_'")
         names = [forerunner.task for forerunner in self.after]
         _check("after", names, len(set(names)) == len(names), "a task may be named once")
+        if self.schedule is not None or self.after:
+            for name, value in self.params.items():
+                what = f"parameter {name} of {self.full_name}"
+                _check(what, value, value is not None, "a task that starts by itself needs a default for each")
         if self.dedup is not None:
             for name in self.dedup.params:
                 _check("dedup.params", name, name in self.params, "it must be a parameter of the task")
@@ -94,7 +98,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     def new_run(self, task_id: int, trigger: Trigger, params: Mapping[str, Any] | None = None, **fields: Any) -> NewRun:
         """A run of this task as it is now."""
         values = resolve(self.params, params or {}, self.full_name)
-        fields.setdefault("priority", self.priority)
+        _check_priority(fields.setdefault("priority", self.priority))
         return NewRun(
             project=self.project,
             task=self.name,
@@ -152,8 +156,12 @@ def check_name(what: str, value: str) -> None:
     )
 
 
+def _check_priority(value: int) -> None:
+    _check("priority", value, -1000 <= value <= 1000, "it must be from -1000 to 1000")
+
+
 def _check_numbers(task: Task) -> None:
-    _check("priority", task.priority, -1000 <= task.priority <= 1000, "it must be from -1000 to 1000")
+    _check_priority(task.priority)
     _check(
         "timeout_seconds",
         task.timeout_seconds,

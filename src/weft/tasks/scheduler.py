@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import events
-from weft.clock import SECOND, Clock, Moment
+from weft.clock import SECOND, Clock, Moment, seconds
 from weft.db.database import Database, Transaction
+from weft.errors import Conflict
 from weft.events import Fact
+from weft.runs import key_store
 from weft.runs.model import NewRun, Trigger
 from weft.runs.runs import Runs
 from weft.tasks import misfire, store, successors
@@ -32,11 +34,16 @@ MOST_AT_ONCE = 500
 class Firing:
     """What one transaction of the scheduler is about to write."""
 
-    runs: list[NewRun] = field(default_factory=list)
-    ticks: list[dict[str, Any]] = field(default_factory=list)
+    ticks: list[tuple[dict[str, Any], NewRun | None]] = field(default_factory=list)
+    """What is kept of each tick, and the run that comes of it."""
     moves: list[dict[str, Any]] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     cancel: list[int] = field(default_factory=list)
+
+    def skip(self, project: str, tick: dict[str, Any], outcome: str = "skipped") -> None:
+        data = {"fire_at": tick["fire_at"], "why": outcome}
+        self.ticks.append((tick | {"outcome": outcome}, None))
+        self.facts.append(Fact("tick_skipped", project, None, tick["task_id"], data))
 
 
 class Scheduler:
@@ -57,7 +64,9 @@ class Scheduler:
             done += moved
         while taken := (await self._db.transact(lambda tx: successors.release(tx, self._runs)))[0]:
             done += taken
-        return done + await self._runs.wake_waiting()
+        while woken := await self._runs.wake_waiting():
+            done += woken
+        return done
 
     async def resign(self) -> None:
         """Let another scheduler take over at once."""
@@ -78,15 +87,29 @@ class Scheduler:
             return 0
         tasks = store.by_ids(tx, due)
         firing = self._decide(tx, now, due, tasks)
-        ids = self._runs.queue(tx, firing.runs)
-        waiting = iter(ids)
-        store.add_ticks(tx, [tick | {"run_id": next(waiting) if tick["run_id"] else None} for tick in firing.ticks])
-        for run_id in firing.cancel:
-            self._runs.cancel_in(tx, run_id, "replaced by a newer run")
+        self._cancel_replaced(tx, firing)
+        self._keep_ticks(tx, firing, now)
         events.append(tx, firing.facts, now)
         if store.advance(tx, firing.moves) != len(firing.moves):
             raise AssertionError("a locked schedule was moved by somebody else")
         return len(due)
+
+    def _cancel_replaced(self, tx: Transaction, firing: Firing) -> None:
+        for run_id in firing.cancel:
+            try:
+                self._runs.cancel_in(tx, run_id, "replaced by a newer run")
+            except Conflict:
+                pass  # it has just ended by itself
+
+    def _keep_ticks(self, tx: Transaction, firing: Firing, now: Moment) -> None:
+        """Queue the runs, and keep each tick with its run."""
+        queued = [run for _, run in firing.ticks if run is not None]
+        ids = iter(self._runs.queue(tx, queued))
+        rows = [tick | {"run_id": next(ids) if run is not None else None} for tick, run in firing.ticks]
+        store.add_ticks(tx, rows)
+        for row, (_, run) in zip(rows, firing.ticks, strict=True):
+            if run is not None and run.dedup_key:
+                key_store.remember_target(tx, run.project, run.dedup_key, row["run_id"], now)
 
     def _decide(
         self, tx: Transaction, now: Moment, due: Mapping[int, tuple[Moment, int]], tasks: Mapping[int, Stored]
@@ -109,9 +132,9 @@ class Scheduler:
         wanted = [(task_id, fire) for task_id, decided in decisions.items() for fire in decided.fire]
         fired = store.known_ticks(tx, wanted)
         live = self._runs.live_of(tx, [task_id for task_id in decisions if _asks_for_overlap(tasks[task_id])])
-        for task_id, fire in wanted:
-            if (task_id, fire) not in fired:
-                _fire(firing, tasks[task_id], fire, now, live.setdefault(task_id, []))
+        for task_id, decided in decisions.items():
+            new = [fire for fire in decided.fire if (task_id, fire) not in fired]
+            _fire(tx, firing, tasks[task_id], new, now, live.get(task_id, []))
         return firing
 
 
@@ -119,31 +142,38 @@ def _asks_for_overlap(stored: Stored) -> bool:
     return stored.task.schedule is not None and stored.task.schedule.overlap != "allow"
 
 
-def _fire(firing: Firing, stored: Stored, fire: Moment, now: Moment, live: list[tuple[int, str]]) -> None:
-    """Decide on one tick: a run, or nothing while an earlier one is still live."""
-    task = stored.task
-    if task.schedule is None:
+def _fire(
+    tx: Transaction, firing: Firing, stored: Stored, fires: Sequence[Moment], now: Moment, live: list[tuple[int, str]]
+) -> None:
+    """Decide on the ticks of one task, oldest first: a run, or nothing while an earlier one is still live."""
+    task, schedule = stored.task, stored.task.schedule
+    if schedule is None:
         raise AssertionError("a task without a schedule has no ticks")
-    tick = {"task_id": stored.id, "fire_at": fire, "run_id": None, "outcome": "queued", "at": now}
-    if _overlaps(task.schedule.overlap, live):
-        firing.ticks.append(tick | {"outcome": "skipped"})
-        firing.facts.append(Fact("tick_skipped", task.project, None, stored.id, {"fire_at": fire}))
-        return
-    if task.schedule.overlap == "replace":
-        firing.cancel += [run_id for run_id, _ in live if run_id]
-        live.clear()
-    jitter = task.schedule.jitter_seconds
-    later = jittered(task.full_name, fire, jitter) if jitter else fire
-    firing.runs.append(
-        task.new_run(stored.id, Trigger.SCHEDULE, fire_at=fire, not_before=later if later > now else None)
-    )
-    firing.ticks.append(tick | {"run_id": True})
-    live.append((0, "queued"))
+    if schedule.overlap == "replace" and fires:
+        firing.cancel += [run_id for run_id, _ in live]
+    states = [state for _, state in live]
+    targets: set[str] = set()
+    for fire in fires:
+        tick = {"task_id": stored.id, "fire_at": fire, "run_id": None, "outcome": "queued", "at": now}
+        later = jittered(task.full_name, fire, schedule.jitter_seconds) if schedule.jitter_seconds else fire
+        run = task.new_run(stored.id, Trigger.SCHEDULE, fire_at=fire, not_before=later if later > now else None)
+        if _overlaps(schedule.overlap, states) or (schedule.overlap == "replace" and fire != fires[-1]):
+            firing.skip(task.project, tick)
+        elif run.dedup_key and (run.dedup_key in targets or _is_duplicate(tx, run, now)):
+            firing.skip(task.project, tick, "duplicate")
+        else:
+            firing.ticks.append((tick, run))
+            states.append("queued")
+            targets |= {run.dedup_key} if run.dedup_key else set()
 
 
-def _overlaps(policy: str, live: Sequence[tuple[int, str]]) -> bool:
+def _overlaps(policy: str, states: Sequence[str]) -> bool:
     if policy == "skip":
-        return bool(live)
-    if policy == "queue_one":
-        return any(state == "queued" for _, state in live)
-    return False
+        return bool(states)
+    return policy == "queue_one" and "queued" in states
+
+
+def _is_duplicate(tx: Transaction, run: NewRun, now: Moment) -> bool:
+    """Whether the target of ``run`` is pending or was done within the task's window."""
+    since = now - seconds(run.dedup_seconds)
+    return key_store.live_duplicate(tx, run.project, run.dedup_key or "", since) is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import delete, func, insert, select, tuple_, update
@@ -17,6 +18,8 @@ from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.schedule import Schedule
 
 tasks, schedules, ticks, dependencies = schema.tasks, schema.schedules, schema.ticks, schema.dependencies
+
+T = TypeVar("T")
 
 _decode = msgspec.json.Decoder(Task).decode
 
@@ -42,24 +45,36 @@ def every(tx: Transaction, project: str | None = None) -> list[Stored]:
     return [_stored(row) for row in tx.rows(query if project is None else query.where(tasks.c.project == project))]
 
 
-def by_names(
-    tx: Transaction, names: Collection[tuple[str, str]], *, lock: bool = False
-) -> dict[tuple[str, str], Stored]:
+def hold(tx: Transaction) -> None:
+    """Let nobody else change tasks until this transaction ends; runs and ticks go on."""
+    tx.rows(select(schema.schema_version.c.version).with_for_update())
+
+
+def by_names(tx: Transaction, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Stored]:
     """Tasks by project and name."""
-    query = (
-        select(tasks, schedules.c.next_fire_at, schedules.c.missed)
-        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
-        .where(tuple_(tasks.c.project, tasks.c.name).in_(list(names)))
+    query = select(tasks, schedules.c.next_fire_at, schedules.c.missed).outerjoin(
+        schedules, schedules.c.task_id == tasks.c.id
     )
-    if lock:
-        tx.rows(select(tasks.c.id).where(tuple_(tasks.c.project, tasks.c.name).in_(list(names))).with_for_update())
-    return {(row.project, row.name): _stored(row) for row in tx.rows(query)} if names else {}
+    found: dict[tuple[str, str], Stored] = {}
+    for part in parts(names):
+        named = tuple_(tasks.c.project, tasks.c.name).in_(part)
+        found |= {(row.project, row.name): _stored(row) for row in tx.rows(query.where(named))}
+    return found
 
 
 def by_ids(tx: Transaction, ids: Collection[int], *, lock: bool = False) -> dict[int, Stored]:
-    query = select(tasks).where(tasks.c.id.in_(ids)).order_by(tasks.c.id)
-    rows = tx.rows(query.with_for_update() if lock else query) if ids else []
-    return {row.id: _stored(row) for row in rows}
+    found: dict[int, Stored] = {}
+    for part in parts(sorted(ids)):
+        query = select(tasks).where(tasks.c.id.in_(part)).order_by(tasks.c.id)
+        found |= {row.id: _stored(row) for row in tx.rows(query.with_for_update() if lock else query)}
+    return found
+
+
+def parts(values: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
+    """``values`` in lists that one statement can name."""
+    left = iter(values)
+    while part := list(islice(left, size)):
+        yield part
 
 
 def _stored(row: Any) -> Stored:
@@ -78,21 +93,17 @@ def create(tx: Transaction, new: Sequence[Task], at: Moment) -> None:
     insert_many(tx, tasks, rows)
 
 
-def change(tx: Transaction, task_id: int, task: Task, revision: int, at: Moment) -> bool:
-    """Replace the definition, if it is still at ``revision``."""
-    condition = (tasks.c.id == task_id, tasks.c.revision == revision)
-    return tx.execute(update(tasks).where(*condition).values(_row(task, at) | {"revision": revision + 1})).rowcount == 1
+def change(tx: Transaction, task_id: int, task: Task, revision: int, at: Moment) -> None:
+    """Replace the definition, which was at ``revision``."""
+    tx.execute(update(tasks).where(tasks.c.id == task_id).values(_row(task, at) | {"revision": revision + 1}))
 
 
 def remove(tx: Transaction, task_ids: Collection[int]) -> None:
     """Delete tasks and all that only they had; their runs stay."""
-    if not task_ids:
-        return
-    tx.execute(delete(tasks).where(tasks.c.id.in_(task_ids)))
-    tx.execute(delete(schedules).where(schedules.c.task_id.in_(task_ids)))
-    tx.execute(delete(ticks).where(ticks.c.task_id.in_(task_ids)))
-    tx.execute(delete(schema.arrivals).where(schema.arrivals.c.task_id.in_(task_ids)))
-    tx.execute(delete(dependencies).where(dependencies.c.task_id.in_(task_ids)))
+    for part in parts(task_ids):
+        tx.execute(delete(tasks).where(tasks.c.id.in_(part)))
+        for table in (schedules, ticks, schema.arrivals, dependencies):
+            tx.execute(delete(table).where(table.c.task_id.in_(part)))
 
 
 def _row(task: Task, at: Moment) -> dict[str, Any]:
@@ -108,10 +119,9 @@ def _row(task: Task, at: Moment) -> dict[str, Any]:
 
 def set_schedules(tx: Transaction, wanted: Sequence[tuple[int, Schedule, Moment | None]]) -> None:
     """Give tasks their schedule and its next tick; None for one that is paused or over."""
-    ids = [task_id for task_id, _, _ in wanted]
-    if not ids:
-        return
-    known = {row[0] for row in tx.rows(select(schedules.c.task_id).where(schedules.c.task_id.in_(ids)))}
+    known: set[int] = set()
+    for part in parts(task_id for task_id, _, _ in wanted):
+        known.update(row[0] for row in tx.rows(select(schedules.c.task_id).where(schedules.c.task_id.in_(part))))
     rows = [
         {"task_id": task_id, "definition": msgspec.json.encode(schedule).decode(), "next_fire_at": fire}
         for task_id, schedule, fire in wanted
@@ -121,8 +131,8 @@ def set_schedules(tx: Transaction, wanted: Sequence[tuple[int, Schedule, Moment 
 
 
 def drop_schedules(tx: Transaction, task_ids: Collection[int]) -> None:
-    if task_ids:
-        tx.execute(delete(schedules).where(schedules.c.task_id.in_(task_ids)))
+    for part in parts(task_ids):
+        tx.execute(delete(schedules).where(schedules.c.task_id.in_(part)))
 
 
 def due(tx: Transaction, now: Moment, limit: int) -> dict[int, tuple[Moment, int]]:
@@ -160,10 +170,11 @@ def advance(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
 
 def known_ticks(tx: Transaction, wanted: Collection[tuple[int, Moment]]) -> set[tuple[int, Moment]]:
     """Those of ``wanted`` that have fired or were skipped before."""
-    if not wanted:
-        return set()
-    query = select(ticks.c.task_id, ticks.c.fire_at).where(tuple_(ticks.c.task_id, ticks.c.fire_at).in_(list(wanted)))
-    return {(row.task_id, row.fire_at) for row in tx.rows(query)}
+    found: set[tuple[int, Moment]] = set()
+    for part in parts(wanted):
+        query = select(ticks.c.task_id, ticks.c.fire_at).where(tuple_(ticks.c.task_id, ticks.c.fire_at).in_(part))
+        found.update((row.task_id, row.fire_at) for row in tx.rows(query))
+    return found
 
 
 def add_ticks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:

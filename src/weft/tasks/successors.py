@@ -58,7 +58,7 @@ def _arrive(
         flow = correlation if edge.by_flow else ""
         dependency_store.arrive(tx, stored.id, flow, edge.upstream_id, event.run_id, met)
         arrived = dependency_store.arrived(tx, stored.id, flow)
-        if arrived.keys() < set(wanted):
+        if not arrived.keys() >= set(wanted):
             return None
         dependency_store.forget(tx, stored.id, flow)
     return stored.task.new_run(
