@@ -17,18 +17,29 @@ from weft.workers.workers import WorkerInfo
 
 def run_document(run: Run, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
     document = _timed({name: getattr(run, name) for name in Run.__dataclass_fields__})
-    document |= {"state": run.state.value, "spec": msgspec.to_builtins(run.spec), "result": run.result}
+    document |= {"state": run.state.value, "spec": whole(run.spec), "result": run.result}
     if attempts is not None:
         document["attempts"] = [_timed(asdict(each)) for each in attempts]
     return document
 
 
 def task_document(stored: Stored) -> dict[str, Any]:
-    """The task as a file would have it, with what the database adds."""
-    definition: dict[str, Any] = msgspec.to_builtins(stored.task)
-    added = {"id": stored.id, "revision": stored.revision, "missed": stored.missed, "paused": stored.task.paused}
+    """The task with every field, and what the database adds."""
+    definition: dict[str, Any] = whole(stored.task)
+    if stored.task.schedule is not None:
+        definition["schedule"] = _timed(definition["schedule"])
+    added = {"revision": stored.revision, "missed": stored.missed}
     times = {"updated_at": iso(stored.updated_at), "next_fire_at": iso(stored.next_fire_at)}
-    return {"name": stored.task.name, "project": stored.task.project} | definition | added | times
+    return {"id": stored.id} | definition | added | times
+
+
+def whole(value: Any) -> Any:
+    """A structure with all its fields, so that a program finds each of them each time."""
+    if isinstance(value, msgspec.Struct):
+        return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list | tuple):
+        return [whole(each) for each in value]
+    return msgspec.to_builtins(value)
 
 
 def tick_document(tick: Any) -> dict[str, Any]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.options import Command, Group, options_of, whole
-from weft.cli.output import ago, answer, fields, note, table, took
+from weft.cli.options import Command, Group, number, options_of, whole
+from weft.cli.output import LogText, answer, as_json
 from weft.cli.session import ask, full_name
+from weft.cli.submit import submit
 from weft.errors import Invalid
 
 if TYPE_CHECKING:
     from weft.app import App
     from weft.runs.model import Attempt, Run
 
-app = typer.Typer(
-    cls=Group, no_args_is_help=True, add_completion=False, help="What was done, is being done and waits."
-)
+app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="What was done, is being done and waits.")
 
-HEADINGS = ("RUN", "TASK", "STATE", "STARTED", "TOOK", "TRY", "WORKER", "WHY")
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 LARGEST_ID = 2**63 - 1
 
@@ -35,9 +33,7 @@ def list_(
     context: typer.Context,
     state: Annotated[str | None, typer.Option(metavar="STATE", help=f"Only these: {', '.join(STATES)}.")] = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this task.")] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", parser=whole("--limit", 1, 10_000), help="How many at most.")
-    ] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", parser=whole("--limit", 1, 10_000), help="How many at most.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="ID", parser=run_number, help="Only older ones than this run.")
     ] = None,
@@ -46,6 +42,7 @@ def list_(
     where = _filter(context, state, task)
     found = ask(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
     from weft.cli.documents import run_document
+    from weft.cli.run_text import runs_table
 
     answer(context, [run_document(run) for run in found], lambda: runs_table(found))
 
@@ -59,8 +56,9 @@ def show(context: typer.Context, run_id: RunId) -> None:
 
     run, attempts = ask(context, look)
     from weft.cli.documents import run_document
+    from weft.cli.run_text import run_text
 
-    answer(context, run_document(run, attempts), lambda: _run_text(run, attempts))
+    answer(context, run_document(run, attempts), lambda: run_text(run, attempts))
 
 
 @app.command(cls=Command)
@@ -80,22 +78,68 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
     answer(context, [run_document(run) for run in found], lambda: "\n".join(lines))
 
 
-def runs_table(runs: list[Run], *, empty: str = "no runs yet") -> str:
-    return table(HEADINGS, (_row(run) for run in runs), empty=empty)
+@app.command(cls=Command)
+def log(
+    context: typer.Context,
+    run_id: RunId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option(metavar="N", parser=whole("--attempt", 1, 1_000_000), help="Not the newest attempt.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option(help="Print the bytes as they are, with colours and control characters.")
+    ] = False,
+) -> None:
+    """Print what a run has printed."""
+    if follow and attempt is not None:
+        raise Invalid("--attempt", attempt, "it cannot be followed; leave one of --follow and --attempt out")
+    as_document = options_of(context).json
+
+    async def read(weft: App) -> tuple[Run, bytes]:
+        from weft.cli.follow import LogFollower, until_ended
+
+        if follow and not as_document:
+            return await LogFollower(weft, run_id, raw=raw).to_the_end(), b""
+        run = (await until_ended(weft, [run_id], None))[0] if follow else await weft.runs.get(run_id)
+        return run, await weft.runs.log(run_id, _attempt(run, attempt))
+
+    run, data = ask(context, read)
+    if as_document:
+        number = attempt or run.attempt
+        print(as_json({"run_id": run_id, "attempt": number, "log": data.decode("utf-8", "replace")}))
+    elif raw:
+        sys.stdout.buffer.write(data)
+    else:
+        sys.stdout.write(LogText().feed(data, last=True))
 
 
-def _row(run: Run) -> tuple[object, ...]:
-    name = f"{run.project}/{run.task}"
-    return (run.id, name, _state(run), ago(run.started_at), took(run.started_at, run.finished_at)) + (
-        run.attempt or "-",
-        run.worker,
-        run.reason,
-    )
+@app.command(cls=Command)
+def wait(
+    context: typer.Context,
+    run_ids: RunIds,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", parser=number("--timeout", 0, 1e9), help="Give up after so long."),
+    ] = None,
+) -> None:
+    """Wait until runs have ended; exit 0 if all succeeded, 1 otherwise."""
+    from weft.cli.documents import run_document
+    from weft.cli.follow import all_succeeded, exit_unless, tell_unfinished, until_ended
+    from weft.cli.run_text import runs_table
+
+    found = ask(context, lambda weft: until_ended(weft, run_ids, timeout))
+    tell_unfinished(found, timeout)
+    answer(context, [run_document(run) for run in found], lambda: runs_table(found))
+    exit_unless(all_succeeded(found))
 
 
-def _state(run: Run) -> str:
-    """The state, or more exactly how it ended."""
-    return run.outcome if run.state == "failed" and run.outcome else run.state.value
+app.command(cls=Command)(submit)
+
+
+def _attempt(run: Run, wanted: int | None) -> int | None:
+    if wanted is not None and wanted > run.attempt:
+        raise Invalid("--attempt", wanted, f"run {run.id} has had {run.attempt} attempts")
+    return wanted
 
 
 def _filter(context: Any, state: str | None, task: str | None) -> dict[str, Any]:
@@ -108,53 +152,3 @@ def _filter(context: Any, state: str | None, task: str | None) -> dict[str, Any]
     if task is not None:
         project, where["task"] = full_name(context, task)
     return where | ({"project": project} if project else {})
-
-
-def _run_text(run: Run, attempts: list[Attempt]) -> str:
-    attempt_rows = [
-        (each.attempt, each.outcome, ago(each.started_at), took(each.started_at, each.finished_at), each.worker)
-        + (each.exit_code if each.exit_code is not None else each.signal, each.log_bytes, each.reason)
-        for each in attempts
-    ]
-    headings = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "EXIT", "LOG BYTES", "WHY")
-    tables = [fields(_run_fields(run)), table(headings, attempt_rows)]
-    return "\n\n".join(part for part in tables if part)
-
-
-def _run_fields(run: Run) -> list[tuple[str, object]]:
-    spec = run.spec
-    return [
-        ("run", run.id),
-        ("task", f"{run.project}/{run.task}"),
-        ("kind", run.kind),
-        ("state", run.state.value),
-        ("outcome", run.outcome),
-        ("why", run.reason),
-        ("exit code", run.exit_code),
-        ("signal", run.signal),
-        ("result", run.result),
-        ("cancelling", "asked to stop" if run.cancel_requested and run.state == "running" else None),
-        ("trigger", run.trigger),
-        ("tick", _when(run.fire_at)),
-        ("queued", _when(run.queued_at)),
-        ("not before", _when(run.not_before)),
-        ("started", _when(run.started_at)),
-        ("finished", _when(run.finished_at)),
-        ("took", took(run.started_at, run.finished_at)),
-        ("worker", run.worker),
-        ("attempt", run.attempt),
-        ("priority", run.priority),
-        ("labels", spec.labels),
-        ("tags", spec.tags),
-        ("timeout", f"{spec.timeout_seconds:g} s" if spec.timeout_seconds else None),
-        ("params", spec.params),
-        ("spec", spec.spec),
-        ("correlation", run.correlation_id),
-        ("trace", run.traceparent),
-    ]
-
-
-def _when(at: int | None) -> str | None:
-    from weft.clock import iso
-
-    return None if at is None else f"{iso(at)} ({ago(at)})"

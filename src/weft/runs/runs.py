@@ -40,6 +40,9 @@ Answer = Submitted | Twin | None
 Requests = dict[tuple[str, str], tuple[str, Submitted | Twin]]
 """The digest that each (project, idempotency key) was first used with, and its answer."""
 
+MOST_COUNTED = 20_000
+"""How many ended runs of each state a count looks at, so that looking never costs more than a moment."""
+
 
 class Runs:
     """Every run there is."""
@@ -99,6 +102,11 @@ class Runs:
     async def counts(self) -> dict[str, int]:
         """How many runs are ready, waiting and running now."""
         return await self._db.read(store.count_live)
+
+    async def ended(self, *, within_seconds: float) -> dict[str, int]:
+        """How many runs ended not longer ago, by outcome; a busy system counts only the newest."""
+        since = self._clock() - seconds(within_seconds)
+        return await self._db.read(lambda tx: store.count_ended(tx, since, MOST_COUNTED))
 
     async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
         """Cancel a waiting run at once, or ask the worker of a running one to stop it."""

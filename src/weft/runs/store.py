@@ -121,6 +121,18 @@ def count_live(tx: Transaction) -> dict[str, int]:
     return {name: int(tx.value(select(func.count()).where(column.is_not(None)))) for name, column in counts.items()}
 
 
+def count_ended(tx: Transaction, since: Moment, most: int) -> dict[str, int]:
+    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest of each ended state."""
+    counts: dict[str, int] = {}
+    for state in ENDED_STATES:
+        newest_ones = select(runs.c.outcome, runs.c.finished_at).where(runs.c.state == state)
+        ended = newest_ones.order_by(runs.c.id.desc()).limit(most).subquery()
+        query = select(ended.c.outcome, func.count()).where(ended.c.finished_at >= since).group_by(ended.c.outcome)
+        for outcome, count in tx.rows(query):
+            counts[outcome] = counts.get(outcome, 0) + int(count)
+    return counts
+
+
 def waiting_in_project(tx: Transaction, project: str, at_most: int) -> int:
     """How many runs of ``project`` are ready, counted no further than ``at_most``."""
     in_project = select(lanes.c.id).where(lanes.c.project == project)

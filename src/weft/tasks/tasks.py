@@ -12,12 +12,13 @@ from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import Fact
+from weft.runs.lanes import project_limit, tag_limit
 from weft.runs.model import Submitted, Trigger
 from weft.runs.runs import Runs
 from weft.tasks import applying, store
 from weft.tasks.applying import present
 from weft.tasks.changes import Change, Wanted, compare
-from weft.tasks.model import Task
+from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.parameters import fill
 from weft.tasks.schedule import fires_between
 from weft.tasks.store import Stored
@@ -55,6 +56,24 @@ class Tasks:
         for task in wanted.tasks:
             self._check(task)
         return await self._db.transact(lambda tx: applying.apply(tx, self._runs, wanted, self._clock(), prune=prune))
+
+    async def rehearse(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+        """What ``apply`` would change. Refuses all that it would refuse, and changes nothing."""
+        for task in wanted.tasks:
+            self._check(task)
+
+        def work(tx: Transaction) -> None:
+            raise _Rehearsed(applying.apply(tx, self._runs, wanted, self._clock(), prune=prune))
+
+        try:
+            await self._db.transact(work)
+        except _Rehearsed as done:
+            return done.changes
+        raise AssertionError("a rehearsal ends by rolling back")
+
+    async def wanted(self, project: str | None = None) -> Wanted:
+        """All tasks and settings, or those of a project, as ``apply`` takes them."""
+        return await self._db.read(lambda tx: _as_wanted(tx, project))
 
     async def pause(self, project: str, name: str, *, paused: bool = True) -> Stored:
         """Stop a task's schedule and what would follow from others, or let it go on from now."""
@@ -145,3 +164,28 @@ class Tasks:
         if not found:
             raise NotFound("task", f"{project}/{name}")
         return found[project, name]
+
+
+class _Rehearsed(Exception):
+    """Rolls a rehearsal back."""
+
+    def __init__(self, changes: list[Change]) -> None:
+        super().__init__("rehearsed")
+        self.changes = changes
+
+
+def _as_wanted(tx: Transaction, project: str | None) -> Wanted:
+    limits = store.limit_rows(tx)
+    settings = {row.name: _settings(row, limits) for row in store.project_rows(tx) if project in (None, row.name)}
+    changed = {name: each for name, each in settings.items() if each != ProjectSettings()}
+    return Wanted(tuple(stored.task for stored in store.every(tx, project)), changed)
+
+
+def _settings(row: Any, limits: Mapping[str, int]) -> ProjectSettings:
+    mark = tag_limit(row.name, "")
+    return ProjectSettings(
+        weight=row.weight,
+        max_queued=row.max_queued,
+        max_running=limits.get(project_limit(row.name)),
+        tags={key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
+    )

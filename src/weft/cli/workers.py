@@ -1,0 +1,77 @@
+"""``weft workers``: who does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.options import Command, Group
+from weft.cli.output import ago, answer, fields, table
+from weft.cli.session import ask
+
+if TYPE_CHECKING:
+    from weft.workers.workers import WorkerInfo
+
+app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="Who does it.")
+
+HEADINGS = ("WORKER", "STATE", "RUNNING", "DONE", "LABELS", "LAST SEEN", "VERSION")
+
+
+@app.command("list", cls=Command)
+def list_(context: typer.Context) -> None:
+    """List the workers that are there, and those that left within the last hour."""
+    found = ask(context, lambda weft: weft.workers.all())
+    from weft.cli.documents import worker_document
+
+    answer(context, [worker_document(worker) for worker in found], lambda: workers_table(found))
+
+
+@app.command(cls=Command)
+def show(
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help="The name or id of a worker.")]
+) -> None:
+    """Show one worker, with the circuit breakers that it holds."""
+    worker = ask(context, lambda weft: weft.workers.get(name))
+    from weft.cli.documents import worker_document
+
+    answer(context, worker_document(worker), lambda: _worker_text(worker))
+
+
+def workers_table(workers: list[WorkerInfo], *, empty: str = "no worker is there; `weft worker` starts one") -> str:
+    return table(HEADINGS, (_row(worker) for worker in workers), empty=empty)
+
+
+def _row(worker: WorkerInfo) -> tuple[object, ...]:
+    running = f"{worker.running}/{worker.capacity}"
+    return (worker.name, worker.state, running, worker.done, worker.labels, ago(worker.seen_at), worker.version)
+
+
+def _worker_text(worker: WorkerInfo) -> str:
+    from weft.cli.run_text import when
+
+    breakers = [(each.get("target"), each.get("state"), each.get("failures")) for each in _breakers(worker)]
+    parts = [
+        fields(
+            [
+                ("worker", worker.name),
+                ("id", worker.id),
+                ("state", worker.state),
+                ("running", f"{worker.running} of {worker.capacity}"),
+                ("done", worker.done),
+                ("labels", worker.labels),
+                ("host", worker.host),
+                ("process", worker.pid),
+                ("version", worker.version),
+                ("started", when(worker.started_at)),
+                ("last seen", when(worker.seen_at)),
+            ]
+        ),
+        table(("BREAKER", "STATE", "FAILURES"), breakers),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _breakers(worker: WorkerInfo) -> list[dict[str, object]]:
+    found = worker.stats.get("breakers", [])
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
