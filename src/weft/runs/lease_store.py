@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import and_, func, insert, literal_column, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, insert, literal_column, select, update
 from sqlalchemy.sql.expression import delete
 
 from weft.clock import Moment
@@ -60,8 +60,11 @@ def lease(
     worker: str,
     slots: str | None,
     at: Moment,
-) -> list[tuple[Lease, int | None]]:
-    """Lease up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; each with its task's id."""
+) -> list[tuple[Lease, int | None]] | None:
+    """Lease up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; each with its task's id.
+
+    None where the worker was given up for lost: nobody would notice that such a lease is not held.
+    """
     fields = (runs.c.id, runs.c.attempt, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind)
     query = select(*fields, runs.c.correlation_id, runs.c.traceparent, runs.c.spec).where(runs.c.ready_lane == lane)
     if floor is not None:
@@ -71,7 +74,7 @@ def lease(
         return []
     claimed = tx.execute(
         update(runs)
-        .where(runs.c.id.in_([row.id for row in rows]), runs.c.ready_lane == lane)
+        .where(runs.c.id.in_([row.id for row in rows]), runs.c.ready_lane == lane, _is_there(worker_id))
         .values(
             state=RunState.RUNNING.value,
             attempt=runs.c.attempt + 1,
@@ -82,9 +85,16 @@ def lease(
             started_at=at,
         )
     )
+    if not claimed.rowcount:
+        return None
     if claimed.rowcount != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
         raise AssertionError(f"{claimed.rowcount} of {len(rows)} locked runs were claimed")
     return [(_lease(row), row.task_id) for row in rows]
+
+
+def _is_there(worker_id: int) -> ColumnElement[bool]:
+    workers = schema.workers
+    return exists().where(workers.c.id == worker_id, workers.c.state != literal_column("'offline'"))
 
 
 def _lease(row: Any) -> Lease:
@@ -186,4 +196,18 @@ def set_limit(tx: Transaction, key: str, max_running: int | None) -> None:
         return
     changed = tx.execute(update(limits).where(limits.c.key == key).values(max_running=max_running)).rowcount
     if not changed and tx.value(select(limits.c.key).where(limits.c.key == key)) is None:
-        tx.execute(insert(limits).values(key=key, max_running=max_running, in_use=0))
+        tx.execute(insert(limits).values(key=key, max_running=max_running, in_use=_count_running(tx, key)))
+
+
+def _count_running(tx: Transaction, key: str) -> int:
+    """Let the runs that run already take places under ``key``, and give them back at their ends; return how many."""
+    lanes = schema.lanes
+    query = select(runs.c.id, runs.c.slots, lanes.c.limits).join(lanes, lanes.c.id == runs.c.lane_id)
+    counted: dict[str, list[int]] = {}
+    for row in tx.rows(query.where(runs.c.lease_worker.is_not(None)).with_for_update()):
+        held = set(row.slots.split(",") if row.slots else ())
+        if key in held or key in msgspec.json.decode(row.limits):
+            counted.setdefault(",".join(sorted(held | {key})), []).append(row.id)
+    for slots, ids in counted.items():
+        tx.execute(update(runs).where(runs.c.id.in_(ids)).values(slots=slots))
+    return sum(map(len, counted.values()))

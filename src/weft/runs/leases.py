@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from weft import events
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
+from weft.errors import LeaseLost
 from weft.events import Fact
 from weft.runs import lease_store, store
 from weft.runs.bell import Bell
@@ -26,6 +28,15 @@ MOST_LANES = 200
 """How many lanes one lease looks at; with more than that, the next lease goes on where this one stopped."""
 
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One look into a lane, down to a priority, for a project's share or for what the others left."""
+
+    lane_id: int
+    share: str | None = None
+    floor: int | None = None
 
 
 class Leases:
@@ -67,21 +78,25 @@ class Leases:
         lanes = {lane_id: lane for lane_id, lane in lanes.items() if _room(lane, free, 1)}
         at = self._clock()
         leased: list[tuple[Lease, int | None]] = []
-        for lane_id, count, floor in self._plan(tx, worker_id, lanes, want):
-            lane = lanes[lane_id]
-            if not (count := _room(lane, free, min(count, want - len(leased)))):
+        shares, turns = self._plan(tx, worker_id, lanes, want)
+        for turn in turns:
+            lane = lanes[turn.lane_id]
+            if not (count := _room(lane, free, min(shares[turn.share], want - len(leased)))):
                 continue
             slots = [key for key in lane.limits if key in free]
             got = lease_store.lease(
                 tx,
-                lane_id,
+                turn.lane_id,
                 count,
-                floor,
+                turn.floor,
                 worker_id=worker_id,
                 worker=worker,
                 slots=",".join(slots) or None,
                 at=at,
             )
+            if got is None:
+                raise LeaseLost(worker)
+            shares[turn.share] -= len(got)
             lease_store.take_places(tx, {key: len(got) for key in slots})
             for key in slots:
                 free[key] -= len(got)
@@ -105,22 +120,22 @@ class Leases:
 
     def _plan(
         self, tx: Transaction, worker_id: int, lanes: dict[int, Lane], want: int
-    ) -> list[tuple[int, int, int | None]]:
-        """Which lanes to take from, how many and down to which priority; the first rows decide, the rest fill up."""
+    ) -> tuple[dict[str | None, int], list[Turn]]:
+        """How many places each project has, and the order of lanes; last of all come the places that are left over."""
         if len(lanes) <= 1:
-            return [(lane_id, want, None) for lane_id in lanes]
+            return {None: want}, [Turn(lane_id) for lane_id in lanes]
         by_project: dict[str, list[int]] = {}
         for lane_id, lane in lanes.items():
             by_project.setdefault(lane.project, []).append(lane_id)
         shares = self._shares(tx, worker_id, list(by_project), want)
         heads = lease_store.head_priorities(tx, lanes)
-        first: list[tuple[int, int, int | None]] = []
-        for project, count in shares.items():
+        turns: list[Turn] = []
+        for project in shares:
             ordered = sorted((lane for lane in by_project[project] if lane in heads), key=lambda lane: -heads[lane])
             for lane_id, following in zip(ordered, [*ordered[1:], None], strict=True):
-                first.append((lane_id, count, heads[following] if following is not None else None))
-            first += [(lane_id, count, None) for lane_id in ordered]
-        return first + [(lane_id, want, None) for lane_id in lanes]
+                turns.append(Turn(lane_id, project, heads[following] if following is not None else None))
+            turns += [Turn(lane_id, project) for lane_id in ordered[:-1]]
+        return dict(shares) | {None: want}, turns + [Turn(lane_id) for lane_id in lanes]
 
     def _shares(self, tx: Transaction, worker_id: int, projects: list[str], want: int) -> dict[str, int]:
         if len(projects) == 1:
