@@ -56,7 +56,7 @@ def _put(path: Path, data: bytes, root: Path) -> None:
                 continue  # The folder was empty, and somebody's delete has just removed it.
         _make_folder(path.parent)
         _replace(path, data)
-    except (FileExistsError, NotADirectoryError, IsADirectoryError) as taken:
+    except (NotADirectoryError, IsADirectoryError) as taken:
         key = path.relative_to(root).as_posix()
         raise Invalid("a blob key", key, "it may not lie below another key, nor another below it") from taken
 
@@ -105,7 +105,10 @@ def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass  # Made by another put meanwhile. Where it is a file, the next step says so.
     _fsync_folder(folder.parent)
 
 
