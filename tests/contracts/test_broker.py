@@ -262,6 +262,15 @@ async def test_a_ring_for_no_run_wakes_one_waiter_all_the_same(place: Place, que
     assert await worker.wait({queue}, SOON)
 
 
+@hearing
+async def test_a_queue_may_have_a_long_and_odd_name(place: Place, queue: str) -> None:
+    bell, worker = place.open(), place.open()
+    odd = f'{queue} gpu=é,"%s"/*:{"x" * 300}'
+    await settle(bell, worker, odd)
+    await bell.ring({odd: 1})
+    assert await worker.wait({odd}, SOON)
+
+
 @waking_one_process
 async def test_a_ring_for_one_run_wakes_one_process_of_many(place: Place, queue: str) -> None:
     bell, workers = place.open(), [place.open() for _ in range(3)]

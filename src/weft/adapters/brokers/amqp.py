@@ -8,8 +8,12 @@ import logging
 from typing import Any
 
 import aiormq
+from aiormq.abc import ChannelFrame
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
 from aiormq.exceptions import ChannelPreconditionFailed
+from pamqp import commands as spec
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 from yarl import URL
 
 from weft.adapters.brokers.attempts import fault_of
@@ -62,6 +66,15 @@ class Line(TransportFactory):
             await self._declare(name)
             self._declared[queue] = name
         return self._declared[queue]
+
+    async def publish(self, name: str, body: bytes, count: int) -> None:
+        """Put the same message into a queue ``count`` times, at the cost of one."""
+        header = ContentHeader(properties=spec.Basic.Properties(content_type="application/json"), body_size=len(body))
+        publish = spec.Basic.Publish(routing_key=name)
+        message = ChannelFrame.marshall(self.channel.number, (publish, header, ContentBody(body)))
+        drained = self.channel.create_future()
+        await self.channel.write_queue.put(ChannelFrame(message.payload * count, False, drained))
+        await drained
 
     async def delete(self, name: str) -> None:
         """Remove a queue that does not answer, which takes the server a while."""

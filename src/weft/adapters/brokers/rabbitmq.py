@@ -46,10 +46,7 @@ class RabbitBroker:
             self._line = Line(self._url)
             await self._line.open()
         for queue, count in queues.items():
-            name = await self._line.declared(queue)
-            hint = hints.encode({queue: 1})
-            for _ in range(count):
-                await self._line.channel.basic_publish(hint, routing_key=name, wait=False)
+            await self._line.publish(await self._line.declared(queue), hints.encode({queue: 1}), count)
 
     def _hang_up(self) -> None:
         if self._line is not None:

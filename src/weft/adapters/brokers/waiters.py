@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 
@@ -31,7 +31,7 @@ class Unheard:
 class Waiters:
     """The waiting calls of one process, first come first served."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.changed = asyncio.Event()
         """Set whenever a queue gets its first waiter or loses its last; cleared by the one who watches it."""
 
@@ -39,6 +39,7 @@ class Waiters:
         self._queues_of: dict[Waiter, Collection[str]] = {}
         self._unheard: dict[str, Unheard] = {}
         self.closed = False
+        self._now = now
 
     @property
     def queues(self) -> frozenset[str]:
@@ -114,9 +115,9 @@ class Waiters:
 
     def _remember(self, queue: str, count: int) -> None:
         known = self._unheard.pop(queue, None)
-        fresh = known.count if known and known.until > time.monotonic() else 0
+        fresh = known.count if known and known.until > self._now() else 0
         total = min(REMEMBERED, fresh + max(1, count))
-        self._unheard[queue] = Unheard(total, time.monotonic() + FRESH_SECONDS)
+        self._unheard[queue] = Unheard(total, self._now() + FRESH_SECONDS)
         if len(self._unheard) > MOST_QUEUES:
             del self._unheard[next(iter(self._unheard))]
 
@@ -124,7 +125,7 @@ class Waiters:
         """Use up one ring that came before."""
         for queue in queues:
             known = self._unheard.pop(queue, None)
-            if known and known.until > time.monotonic():
+            if known and known.until > self._now():
                 if known.count > 1:
                     self._unheard[queue] = Unheard(known.count - 1, known.until)
                 return True

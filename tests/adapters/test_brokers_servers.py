@@ -1,0 +1,169 @@
+"""What is particular to one server: its addresses, its credentials, its bounds."""
+
+import asyncio
+import uuid
+
+import aiormq
+import psycopg
+import pytest
+from aiormq.exceptions import ChannelPreconditionFailed
+
+from tests import servers
+from tests.servers import Server
+from weft.adapters.brokers import amqp, redis, resp
+from weft.adapters.brokers.hints import LARGEST, decode, encode_parts
+from weft.adapters.brokers.postgres import CHANNEL, PostgresBroker
+from weft.adapters.brokers.rabbitmq import RabbitBroker
+from weft.adapters.brokers.redis import RedisBroker
+from weft.errors import BrokerDown, Misconfigured
+
+
+@pytest.mark.parametrize(
+    ("broker", "url"),
+    [
+        (RedisBroker, "redis://:hush@host:99999/0"),
+        (RedisBroker, "redis://:hush@host/first"),
+        (RedisBroker, "redis://:hush@host/-1"),
+        (RedisBroker, "redis://"),
+        (RedisBroker, "http://user:hush@host"),
+        (RabbitBroker, "amqp://user:hush@host:port/"),
+        (RabbitBroker, "amqp://"),
+        (RabbitBroker, "http://user:hush@host"),
+        (PostgresBroker, "postgresql://user:hush@host/database?no_such_option=1"),
+        (PostgresBroker, "postgresql://user:hush@[host"),
+    ],
+)
+def test_a_wrong_address_is_refused_without_telling_its_password(broker: type, url: str) -> None:
+    with pytest.raises(Misconfigured, match=r"address of the broker is wrong.*; it must look like") as refused:
+        broker(url)
+    assert "hush" not in str(refused.value)
+
+
+async def test_redis_is_told_the_password_and_the_database_of_the_address() -> None:
+    with servers.redis() as server:
+        admin = await resp.Connection.open(resp.Address.parse(server.url))
+        await admin.call("CONFIG", "SET", "requirepass", "hu/sh")
+        broker = RedisBroker(f"redis://:hu%2Fsh@127.0.0.1:{server.port}/3")
+        await broker.ring({"q": 1})
+        await admin.call("SELECT", 3)
+        assert await admin.call("EXISTS", redis.PREFIX + "q") == 1
+        await broker.close()
+        await admin.close()
+
+
+async def test_a_wrong_password_is_an_answer_of_one_sentence_without_it() -> None:
+    with servers.redis() as server:
+        admin = await resp.Connection.open(resp.Address.parse(server.url))
+        await admin.call("CONFIG", "SET", "requirepass", "right")
+        broker = RedisBroker(f"redis://:hush@127.0.0.1:{server.port}")
+        with pytest.raises(BrokerDown, match="WRONGPASS") as refused:
+            await broker.ring({"q": 1})
+        assert "hush" not in str(refused.value)
+        await broker.close()
+        await admin.close()
+
+
+async def test_a_stream_that_nobody_reads_stays_small(redis_server: Server) -> None:
+    queue = uuid.uuid4().hex
+    broker = RedisBroker(redis_server.url)
+    for _ in range(20):
+        await broker.ring({queue: 1000})
+    admin = await resp.Connection.open(resp.Address.parse(redis_server.url))
+    assert 100 <= await admin.call("XLEN", redis.PREFIX + queue) < 2 * redis.MOST_KEPT
+    assert 0 < await admin.call("TTL", redis.PREFIX + queue) <= redis.FORGOTTEN_AFTER_SECONDS
+    await admin.close()
+    await broker.close()
+
+
+async def test_processes_that_came_and_went_leave_no_consumer_behind(redis_server: Server) -> None:
+    queue = uuid.uuid4().hex
+    for _ in range(3):
+        broker = RedisBroker(redis_server.url)
+        await broker.ring({queue: 1})
+        assert await broker.wait({queue}, 5)
+        await broker.wait({queue}, 0.2)
+        await broker.close()
+    admin = await resp.Connection.open(resp.Address.parse(redis_server.url))
+    assert len(await admin.call("XINFO", "CONSUMERS", redis.PREFIX + queue, redis.GROUP)) == 1
+    await admin.close()
+
+
+async def test_hints_are_kept_in_a_quorum_queue(rabbitmq_server: Server) -> None:
+    queue = uuid.uuid4().hex
+    broker = RabbitBroker(rabbitmq_server.url)
+    await broker.ring({queue: 1})
+    connection = await aiormq.connect(rabbitmq_server.url)
+    channel = await connection.channel()
+    with pytest.raises(ChannelPreconditionFailed, match="quorum"):
+        await channel.queue_declare(amqp.server_name(queue), durable=True, arguments=amqp.CLASSIC)
+    await connection.close()
+    await broker.close()
+
+
+@pytest.mark.parametrize("arguments", [amqp.CLASSIC, {}], ids=["as a server without quorum queues has it", "bare"])
+async def test_a_queue_that_is_there_in_another_shape_is_used_as_it_is(
+    rabbitmq_server: Server, arguments: dict[str, str]
+) -> None:
+    queue = uuid.uuid4().hex
+    connection = await aiormq.connect(rabbitmq_server.url)
+    channel = await connection.channel()
+    await channel.queue_declare(amqp.server_name(queue), durable=True, arguments=arguments)
+    broker = RabbitBroker(rabbitmq_server.url)
+    await broker.wait({queue}, 0.5)
+    assert not await broker.wait({queue}, 0.2)
+    await broker.ring({queue: 1})
+    assert await broker.wait({queue}, 5)
+    await broker.close()
+    await connection.close()
+
+
+async def test_a_deleted_queue_is_made_again_for_those_who_wait(rabbitmq_server: Server) -> None:
+    queue = uuid.uuid4().hex
+    worker = RabbitBroker(rabbitmq_server.url)
+    while await worker.wait({queue}, 0.3):
+        pass
+    waiting = asyncio.create_task(worker.wait({queue}, 30))
+    connection = await aiormq.connect(rabbitmq_server.url)
+    channel = await connection.channel()
+    await asyncio.sleep(0)
+    await channel.queue_delete(amqp.server_name(queue))
+    async with asyncio.timeout(5):
+        assert await waiting
+        declared = await channel.queue_declare(amqp.server_name(queue), passive=True)
+    assert declared.queue == amqp.server_name(queue)
+    await connection.close()
+    await worker.close()
+
+
+async def test_a_notification_of_someone_else_wakes_nobody(postgres_server: Server) -> None:
+    worker = PostgresBroker(postgres_server.url)
+    while await worker.wait({"q"}, 0.3):
+        pass
+    with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
+        for nonsense in ("", "hello", "{}", '{"service": "weft"}'):
+            stranger.execute("SELECT pg_notify(%s, %s)", [CHANNEL, nonsense])
+    assert not await worker.wait({"q"}, 0.3)
+    await worker.close()
+
+
+async def test_a_notification_holds_more_queues_than_fit_into_one(postgres_server: Server) -> None:
+    bell, worker = PostgresBroker(postgres_server.url), PostgresBroker(postgres_server.url)
+    while await worker.wait({"q"}, 0.3):
+        pass
+    names = [f"{number:03}-{'x' * 100}" for number in range(200)]
+    await bell.ring(dict.fromkeys(names, 1))
+    assert await worker.wait({names[0]}, 5)
+    assert await worker.wait({names[-1]}, 5)
+    await bell.close()
+    await worker.close()
+
+
+def test_no_part_of_a_hint_is_too_large_and_nothing_is_left_out() -> None:
+    queues = {f'"{number}é' * 20: number for number in range(300)}
+    parts = encode_parts(queues)
+    assert max(map(len, parts)) <= LARGEST
+    assert {queue: count for part in parts for queue, count in decode(part).items()} == queues
+
+
+def test_a_name_that_fits_into_no_hint_rings_for_everyone() -> None:
+    assert [decode(part) for part in encode_parts({"x" * 10_000: 1, "q": 2})] == [{}, {"q": 2}]
