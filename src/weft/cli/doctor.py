@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from weft.cli.output import answer, span, table
-from weft.cli.session import opened, settings
+from weft.cli.session import check_there, opened, settings
 from weft.clock import now
 from weft.config import Config, hidden
 from weft.errors import BrokerDown, WeftError
@@ -55,6 +55,7 @@ async def examine(config: Config) -> list[Finding]:
     """Every check; those that need the database are left out where it does not answer."""
     findings = [_zones(), _disk(config)]
     try:
+        check_there(config)
         app = await opened(config)
     except WeftError as problem:
         advice = "until it answers, the broker, the blobs and the workers are not checked"

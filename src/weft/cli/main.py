@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -138,6 +139,7 @@ def _refuse(problem: Any) -> int:
     return 2
 
 
+@cache
 def loaded(name: str, entry: Entry) -> Any:
     """Import a command and make it ready to be called."""
     module, _, attribute = entry.where.partition(":")

@@ -84,6 +84,17 @@ def number(what: str, low: float, high: float) -> Callable[[Any], float]:
     return read
 
 
+def words(what: str, longest: int) -> Callable[[Any], str]:
+    """Reads a text that can be printed on a line, of ``longest`` characters at most."""
+
+    def read(text: Any) -> str:
+        if not 0 < len(text) <= longest or not str(text).isprintable():
+            raise Invalid(what, text, f"it must be a text of 1 to {longest} characters that print")
+        return str(text)
+
+    return read
+
+
 def shared() -> list[TyperOption]:
     """The options of all commands, as new objects for one of them."""
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.cli.options import options_of
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from weft.app import App
 
 T = TypeVar("T")
+
+SQLITE = b"SQLite format 3\0"
+"""How every file of SQLite begins."""
 
 
 def settings(context: Any) -> Loaded:
@@ -28,7 +32,7 @@ def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = Fal
     """
     config = settings(context).config
     if not create:
-        _check_there(config)
+        check_there(config)
     return asyncio.run(_ask(config, work))
 
 
@@ -45,6 +49,7 @@ async def opened(config: Config) -> App:
     from weft.app import open_app
 
     try:
+        _check_file(config)
         return await open_app(config)
     except Invalid as problem:
         raise Misconfigured(str(problem)) from problem
@@ -54,17 +59,32 @@ async def opened(config: Config) -> App:
         ) from problem
 
 
-def _check_there(config: Config) -> None:
-    from pathlib import Path
-
-    path = config.database_url.removeprefix("sqlite:///")
-    if path != config.database_url and path and not Path(path).exists():
+def check_there(config: Config) -> None:
+    """Refuse to look where nothing was ever kept: a mistyped directory would else be made, and be empty."""
+    path = _sqlite_file(config)
+    if path is not None and not path.exists():
         raise NotFound("database", f"{path} yet; `weft up` makes one, --data-dir tells where another is")
+
+
+def _check_file(config: Config) -> None:
+    path = _sqlite_file(config)
+    if path is not None and path.is_file():
+        with path.open("rb") as file:
+            beginning = file.read(len(SQLITE))
+        if beginning and beginning != SQLITE:
+            raise Misconfigured(
+                f"database is {str(path)!r}; it must be a file that weft has made, this is none of SQLite"
+            )
+
+
+def _sqlite_file(config: Config) -> Path | None:
+    scheme, _, path = config.database_url.partition("sqlite:///")
+    return Path(path) if not scheme and path else None
 
 
 def full_name(context: Any, name: str) -> tuple[str, str]:
     """Project and task of a name that is written as ``task`` or ``project/task``."""
     project, slash, task = name.rpartition("/")
-    if slash and not project:
+    if not task or (slash and not project):
         raise Invalid("the name of a task", name, "it must be task or project/task")
     return project or options_of(context).project or "default", task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.options import number, options_of, whole
+from weft.cli.options import number, options_of, whole, words
 from weft.cli.output import answer, note
 from weft.cli.session import ask
 from weft.errors import Invalid
@@ -20,7 +20,10 @@ Priority = Annotated[
     int | None,
     typer.Option(metavar="N", parser=whole("--priority", -1000, 1000), help="Higher ones start first; -1000 to 1000."),
 ]
-Key = Annotated[str | None, typer.Option(metavar="KEY", help="An idempotency key: used twice, it makes one run.")]
+Key = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", parser=words("--key", 200), help="An idempotency key: used twice, it makes one run."),
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; exit 1 where the run does not succeed.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print the log until the end; exit as with --wait.")]
 
@@ -69,6 +72,7 @@ def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> Non
         submitted = await queue(weft)
         if wait or follow:
             await weft.bell.flush()
+        if follow and not as_document:
             note(submitted_text(submitted, None))
         return submitted, await stay(weft, submitted.run_id, wait=wait, follow=follow, quiet=as_document)
 

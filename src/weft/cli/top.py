@@ -22,6 +22,7 @@ SHOWN = 8
 """How many runs each part of the view shows."""
 
 WINDOW_SECONDS = 60
+FINE = ("succeeded", "cancelled", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +77,12 @@ def frame_text(frame: Frame) -> str:
 
 
 def _headline(frame: Frame) -> str:
-    """The counts: what waits, what runs, and how the last minute ended."""
-    live, ended = frame.live, frame.ended
-    bad = {outcome: count for outcome, count in ended.items() if outcome not in ("succeeded", "cancelled", "skipped")}
-    told = [f"ready {live['ready']}", f"waiting {live['waiting']}", f"running {live['running']}"]
-    told.append(f"ended in the last minute {sum(ended.values())}")
-    told += [f"! {outcome} {count}" for outcome, count in sorted(bad.items())]
-    return "   ".join(told)
+    """The counts: what waits, what runs, and how the runs of the last minute ended, with a mark on what is bad."""
+    told = "   ".join(f"{name} {frame.live[name]}" for name in ("ready", "waiting", "running"))
+    outcomes = [f"{'' if each in FINE else '! '}{count} {each}" for each, count in sorted(frame.ended.items())]
+    return (
+        f"{told}   ended in the last minute {sum(frame.ended.values())}{': ' if outcomes else ''}{', '.join(outcomes)}"
+    )
 
 
 async def _watch(app: App, interval: float) -> None:
