@@ -22,7 +22,7 @@ from weft.runs import lease_store, store
 from weft.runs.bell import Bell
 from weft.runs.fairness import share
 from weft.runs.lanes import Lane
-from weft.runs.model import ENDED, Ending, Lease, Outcome, RunSpec, RunState, Verdict, judge
+from weft.runs.model import ENDED, Ending, Lease, Outcome, RunSpec, RunState, Verdict, judge, storable
 
 MOST_LANES = 200
 """How many lanes one lease looks at; with more than that, the next lease goes on where this one stopped."""
@@ -151,7 +151,7 @@ class Leases:
 
     def _finish(self, tx: Transaction, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         rows = lease_store.held(tx, [ending.run_id for ending in endings], worker_id)
-        mine = [e for e in endings if e.run_id in rows and rows[e.run_id].attempt == e.attempt]
+        mine = [_kept(e) for e in endings if e.run_id in rows and rows[e.run_id].attempt == e.attempt]
         self._end(tx, mine, rows)
         accepted = {(ending.run_id, ending.attempt) for ending in mine}
         return [(ending.run_id, ending.attempt) in accepted for ending in endings]
@@ -196,6 +196,10 @@ class Leases:
 
 def _room(lane: Lane, free: dict[str, int], count: int) -> int:
     return max(0, min([count, *(free[key] for key in lane.limits if key in free)]))
+
+
+def _kept(ending: Ending) -> Ending:
+    return msgspec.structs.replace(ending, reason=storable(ending.reason)) if ending.reason else ending
 
 
 def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str, Any]:

@@ -12,6 +12,9 @@ import msgspec
 
 from weft.clock import Moment
 
+LONGEST_REASON = 2000
+"""Characters that are kept of the sentence that says why a run ended."""
+
 
 class RunState(StrEnum):
     QUEUED = "queued"
@@ -73,8 +76,10 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     def delay(self, tries: int, chance: float) -> float:
         """Seconds to wait after try number ``tries``; ``chance`` is a random number from 0 to 1."""
-        steps = min(max(tries - 1, 0), 64)
-        full = min(self.delay_seconds * self.factor**steps, self.max_delay_seconds)
+        try:
+            full = min(self.delay_seconds * self.factor ** max(tries - 1, 0), self.max_delay_seconds)
+        except OverflowError:
+            full = self.max_delay_seconds
         return full * (1 - self.jitter * chance)
 
 
@@ -212,6 +217,13 @@ class Verdict:
     losses: int
     delay_seconds: float = 0.0
     reason: str = ""
+
+
+def storable(text: str) -> str:
+    """``text`` as every database can keep it: of limited length, and without what is no character."""
+    if len(text) > LONGEST_REASON:
+        text = text[: LONGEST_REASON - 1] + "…"
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def judge(ending: Ending, *, retry: Retry, tries: int, losses: int, cancel_requested: bool) -> Verdict:

@@ -20,7 +20,7 @@ from weft.ports import Blobs
 from weft.runs import key_store, lease_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of
-from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted
+from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted, storable
 
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
@@ -114,10 +114,10 @@ class Runs:
         return await self.get(run_id)
 
     def cancel_in(self, tx: Transaction, run_id: int, reason: str) -> None:
-        run = store.get(tx, run_id)
+        run = store.get(tx, run_id, lock=True)
         if run is None:
             raise NotFound("run", run_id)
-        at = self._clock()
+        at, reason = self._clock(), storable(reason)
         if store.cancel_queued(tx, run_id, reason, at):
             data = {"state": "cancelled", "outcome": "cancelled", "reason": reason}
             events.append(tx, [Fact("run_finished", run.project, run_id, run.task_id, data)], at)

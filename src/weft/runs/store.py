@@ -81,8 +81,9 @@ def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[s
     }
 
 
-def get(tx: Transaction, run_id: int) -> Run | None:
-    row = tx.execute(select(runs).where(runs.c.id == run_id)).first()
+def get(tx: Transaction, run_id: int, *, lock: bool = False) -> Run | None:
+    query = select(runs).where(runs.c.id == run_id)
+    row = tx.execute(query.with_for_update() if lock else query).first()
     return None if row is None else _run(row)
 
 
