@@ -66,8 +66,9 @@ class Hand:
     async def lease(self, want: int = 1000) -> list[Lease]:
         return await self._app.protocol.lease(self._id, want)
 
-    async def finish(self, *leases: Lease, outcome: str = "succeeded") -> None:
-        endings = [Ending(run_id=each.run_id, attempt=each.attempt, outcome=outcome) for each in leases]
+    async def finish(self, *leases: Lease, outcome: str | Callable[[Lease], str] = "succeeded") -> None:
+        said = outcome if callable(outcome) else lambda _: outcome
+        endings = [Ending(run_id=each.run_id, attempt=each.attempt, outcome=said(each)) for each in leases]
         assert all(await self._app.protocol.finish(self._id, endings))
 
     async def beat(self) -> Orders:
@@ -76,8 +77,7 @@ class Hand:
     async def work(self, outcome: Callable[[Lease], str] = lambda _: "succeeded") -> list[str]:
         """See through all that is ready now; the names of the tasks, in the order of their leases."""
         leases = await self.lease()
-        for each in leases:
-            await self.finish(each, outcome=outcome(each))
+        await self.finish(*leases, outcome=outcome)
         return [each.task for each in leases]
 
 
