@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from weft.errors import WeftError
 from weft.runs.model import Ending
@@ -18,8 +19,9 @@ RETRY_SECONDS = 0.5
 class Reports:
     """Endings that wait to be told. Nothing is forgotten while the database is away."""
 
-    def __init__(self, protocol: WorkerProtocol) -> None:
+    def __init__(self, protocol: WorkerProtocol, on_told: Callable[[], None]) -> None:
         self.worker_id = 0
+        self._on_told = on_told
         self._protocol = protocol
         self._waiting: list[tuple[int, Ending]] = []
         self._telling: list[tuple[int, Ending]] = []
@@ -63,7 +65,12 @@ class Reports:
                 log.warning("outcomes not told yet", extra={"runs": len(batch), "why": str(problem)})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            except Exception:  # an outcome must be told, whatever stands in the way
+                log.exception("outcomes not told yet", extra={"runs": len(batch)})
+                await asyncio.sleep(4 * RETRY_SECONDS)
+                continue
             self._telling = []
+            self._on_told()
             for (_, ending), ok in zip(batch, accepted, strict=True):
                 if not ok:
                     log.warning("outcome refused", extra={"run_id": ending.run_id, "attempt": ending.attempt})

@@ -67,7 +67,7 @@ class Worker:
         self._strange: set[tuple[int, int]] = set()
         self._kinds_with_breakers: set[str] = set()
         self._rejoining: asyncio.Task[None] | None = None
-        self._reports = Reports(protocol)
+        self._reports = Reports(protocol, self._room.set)
 
     async def run(self) -> None:
         """Join, work until drained, leave. Being cancelled gives every run back at once."""
@@ -124,6 +124,10 @@ class Worker:
             except WeftError as problem:
                 log.warning("nothing leased", extra={"worker": self._card.name, "why": str(problem)})
                 await self._pause(self._habits.poll_seconds)
+                continue
+            except Exception:  # a worker goes on, whatever one lease ran into
+                log.exception("nothing leased", extra={"worker": self._card.name})
+                await self._pause(4 * self._habits.poll_seconds)
                 continue
             if not leases:
                 await self._listen(queues)
