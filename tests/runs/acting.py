@@ -26,11 +26,9 @@ def new_run(**fields: Any) -> NewRun:
     """
     names = {"retries": "count", "retry_on": "on", "max_losses": "losses"}
     retry = {names.get(name, name): fields.pop(name) for name in list(fields) if names.get(name, name) in RETRY_FIELDS}
-    spec = {name: fields.pop(name) for name in list(fields) if name in SPEC_FIELDS}
-    return NewRun(
-        **{"project": "shop", "task": "prices", "kind": "noop"} | fields,
-        spec=RunSpec(**{"spec": {}, "retry": Retry(**retry)} | spec),
-    )
+    spec: dict[str, Any] = {"spec": {}, "retry": Retry(**retry)}
+    spec |= {name: fields.pop(name) for name in list(fields) if name in SPEC_FIELDS}
+    return NewRun(**{"project": "shop", "task": "prices", "kind": "noop"} | fields, spec=RunSpec(**spec))
 
 
 async def submit(app: App, **fields: Any) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from weft import events
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
-from weft.errors import LeaseLost
+from weft.errors import Invalid, LeaseLost
 from weft.events import Fact
 from weft.runs import lease_store, store
 from weft.runs.bell import Bell
@@ -26,6 +26,9 @@ from weft.runs.model import ENDED, Ending, Lease, Outcome, RunSpec, RunState, Ve
 
 MOST_LANES = 200
 """How many lanes one lease looks at; with more than that, the next lease goes on where this one stopped."""
+
+TOLD = ("succeeded", "failed", "timeout", "cancelled", "released")
+"""The outcomes that are a worker's to tell."""
 
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 
@@ -151,10 +154,12 @@ class Leases:
 
     def _finish(self, tx: Transaction, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         rows = lease_store.held(tx, [ending.run_id for ending in endings], worker_id)
-        mine = [_kept(e) for e in endings if e.run_id in rows and rows[e.run_id].attempt == e.attempt]
-        self._end(tx, mine, rows)
-        accepted = {(ending.run_id, ending.attempt) for ending in mine}
-        return [(ending.run_id, ending.attempt) in accepted for ending in endings]
+        mine: dict[tuple[int, int], Ending] = {}
+        for ending in endings:
+            if ending.run_id in rows and rows[ending.run_id].attempt == ending.attempt:
+                mine.setdefault((ending.run_id, ending.attempt), _kept(ending))
+        self._end(tx, list(mine.values()), rows)
+        return [(ending.run_id, ending.attempt) in mine for ending in endings]
 
     def _end(self, tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> None:
         """Write what each ending means for its run. ``rows`` are locked and at the endings' attempts."""
@@ -199,6 +204,8 @@ def _room(lane: Lane, free: dict[str, int], count: int) -> int:
 
 
 def _kept(ending: Ending) -> Ending:
+    if ending.outcome not in TOLD:
+        raise Invalid("outcome", ending.outcome, f"it must be one of {', '.join(TOLD)}")
     return msgspec.structs.replace(ending, reason=storable(ending.reason)) if ending.reason else ending
 
 
