@@ -66,7 +66,7 @@ class Ringer:
         hints, self._pending = self._pending, {}
         self._fault = await self._try_twice(hints)
         if self._fault is not None:
-            log.warning("broker does not answer", extra={"broker": self._broker, "why": repr(self._fault)})
+            log.debug("broker does not answer", extra={"broker": self._broker, "why": repr(self._fault)})
             self._keep(hints)
             self._recovering = asyncio.create_task(self._recover())
 
@@ -90,7 +90,7 @@ class Ringer:
             fault = await self._attempt(hints, PATIENCE_SECONDS)
             if fault is None:
                 self._fault = None
-                log.info("broker answers again", extra={"broker": self._broker})
+                log.debug("broker answers again", extra={"broker": self._broker})
                 return
             self._fault = fault
             self._keep(hints)
