@@ -37,6 +37,7 @@ COLOURS = {
 STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """What a program prints to colour text or to move the cursor."""
 
+UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?)?|\r)\Z")
 HELD_CHARACTERS = 256
 SPANS = (("d", 86_400), ("h", 3600), ("min", 60))
 
@@ -110,10 +111,8 @@ class LogText:
 
 def _finished(text: str) -> int:
     """How much of the text can be shown without what comes next: not half of an escape sequence or of a line's end."""
-    start = text.rfind("\x1b", max(0, len(text) - HELD_CHARACTERS))
-    if start >= 0 and STEERING.match(text, start) is None:
-        return start
-    return len(text) - text.endswith("\r")
+    unfinished = UNFINISHED.search(text, max(0, len(text) - HELD_CHARACTERS))
+    return unfinished.start() if unfinished else len(text)
 
 
 def painted(text: str) -> str:
