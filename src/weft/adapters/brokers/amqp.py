@@ -10,7 +10,7 @@ from typing import Any
 import aiormq
 from aiormq.abc import ChannelFrame
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from aiormq.exceptions import ChannelPreconditionFailed
+from aiormq.exceptions import ChannelPreconditionFailed, ConnectionNotImplemented
 from pamqp import commands as spec
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
@@ -37,8 +37,8 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 class Line(TransportFactory):
     """Opened by its first use. It can be cut without asking the server, who may not answer."""
 
-    def __init__(self, url: URL) -> None:
-        self._url = url
+    def __init__(self, url: URL, shapes: list[dict[str, Any]]) -> None:
+        self._url, self._shapes = url, shapes
         self._connection: aiormq.Connection | None = None
         self._channel: aiormq.Channel | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -101,11 +101,14 @@ class Line(TransportFactory):
 
     async def _declare(self, name: str) -> None:
         """As a quorum queue where the server can, else as a classic one, else as whatever it already is."""
-        for arguments in (QUORUM, CLASSIC):
+        for arguments in tuple(self._shapes):
             try:
                 return await self._declare_as(name, durable=True, arguments=arguments)
             except ChannelPreconditionFailed:
                 continue
+            except ConnectionNotImplemented:
+                self._shapes.remove(arguments)  # the server hung up on us: the next line does not ask for it again
+                raise
         await self._declare_as(name, passive=True)
 
     async def _declare_as(self, name: str, **shape: Any) -> None:

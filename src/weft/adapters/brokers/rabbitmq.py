@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 from aiormq.abc import DeliveredMessage
 
 from weft.adapters.brokers import hints
-from weft.adapters.brokers.amqp import Line, parse_address
+from weft.adapters.brokers.amqp import CLASSIC, QUORUM, Line, parse_address
 from weft.adapters.brokers.ear import Ear
 from weft.adapters.brokers.ringer import PATIENCE_SECONDS, Ringer
 from weft.adapters.brokers.waiters import Waiters
@@ -26,6 +27,7 @@ class RabbitBroker:
 
     def __init__(self, url: str) -> None:
         self._url = parse_address(url)
+        self._shapes: list[dict[str, Any]] = [QUORUM, CLASSIC]
         self._waiters = Waiters()
         self._ear = Ear("rabbitmq", self._waiters, self._listen)
         self._ringer = Ringer("rabbitmq", self._send, self._hang_up, self._say_goodbye)
@@ -43,7 +45,7 @@ class RabbitBroker:
 
     async def _send(self, queues: Mapping[str, int]) -> None:
         if self._line is None or not self._line.is_open:
-            self._line = Line(self._url)
+            self._line = Line(self._url, self._shapes)
             await self._line.open()
         for queue, count in queues.items():
             await self._line.publish(await self._line.declared(queue), hints.encode({queue: 1}), count)
@@ -58,7 +60,7 @@ class RabbitBroker:
             await self._line.close()
 
     async def _listen(self) -> None:
-        line = Line(self._url)
+        line = Line(self._url, self._shapes)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await line.open()
