@@ -21,6 +21,10 @@ from weft.errors import Invalid
 T = TypeVar("T")
 
 
+class Raced(Exception):
+    """What was read has changed before it could be written: the transaction is run again from its start."""
+
+
 class Transaction:
     """A connection with an open transaction, and what to do once it is committed."""
 

@@ -1,9 +1,10 @@
 """Every table of weft, on one page.
 
 A column is added here, in a migration, and in the store that reads it. Moments are microseconds since 1970 (``clock``);
-what has no fixed shape is JSON text. A column that is NULL most of the time keeps its index small: ``ready_lane``,
-``lease_worker`` and ``not_before`` are set only while a run is ready, running or waiting, so that finding work costs
-the same however many runs have ended.
+what has no fixed shape is JSON text. A column that is NULL most of the time keeps its index small: of a run,
+``ready_lane``, ``lease_worker`` and ``not_before`` are set only while it is ready, running or waiting, ``live_task``
+(its task) until it has ended, ``trouble`` (its outcome) only if that was not success. So finding work, or what went
+wrong, costs the same however many runs have ended well.
 """
 
 from __future__ import annotations
@@ -125,16 +126,21 @@ runs = table(
     Column("exit_code", Integer),
     Column("signal", Integer),
     Column("result", Json),
+    Column("log_key", String(200)),
+    Column("log_bytes", BigInteger),
+    Column("live_task", Id),
+    Column("trouble", String(12)),
     Index("runs_by_task", "task_id", "id"),
     Index("runs_by_project", "project", "id"),
-    Index("runs_by_state", "state", "id"),
 )
 sparse("runs_ready", runs.c.ready_lane, runs.c.priority.desc(), runs.c.id)
 sparse("runs_leased", runs.c.lease_worker)
 sparse("runs_waiting", runs.c.not_before)
+sparse("runs_live", runs.c.live_task, runs.c.id)
+sparse("runs_troubled", runs.c.trouble, runs.c.id)
 
 attempts = table(
-    "attempts",  # each attempt that has ended, and how
+    "attempts",  # each attempt that was followed by another, and how it ended; the last one is on the run itself
     Column("run_id", Id),
     Column("attempt", Integer),
     Column("worker", Name),

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
-from weft.db.database import Transaction, Unit, run_effects
+from weft.db.database import Raced, Transaction, Unit, run_effects
 from weft.errors import AdapterMissing, DatabaseDown, Invalid
 
 T = TypeVar("T")
@@ -50,6 +50,10 @@ class ServerEngines:
         for attempt in range(1, MOST_TRIES + 1):
             try:
                 return self._try(work)
+            except Raced:
+                if attempt == MOST_TRIES:
+                    raise
+                time.sleep(random.uniform(0, 0.002 * 2**attempt))
             except DBAPIError as problem:
                 if attempt == MOST_TRIES or not _may_run_again(problem, attempt):
                     raise _translated(problem) from problem

@@ -13,7 +13,7 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, skip_locked, update_many
 from weft.db.database import Transaction
-from weft.runs.model import Lease, RunSpec, RunState
+from weft.runs.model import Lease, Retry, RunSpec, RunState
 
 runs, limits = schema.runs, schema.limits
 
@@ -123,20 +123,25 @@ HELD = (
     runs.c.slots,
     runs.c.started_at,
     runs.c.worker,
-    runs.c.spec,
 )
 
 
 def held(tx: Transaction, run_ids: Collection[int], worker_id: int) -> dict[int, Any]:
-    """The rows of ``run_ids`` that ``worker_id`` holds now, locked."""
-    query = select(*HELD).where(runs.c.id.in_(run_ids), runs.c.lease_worker == worker_id).order_by(runs.c.id)
-    return {row.id: row for row in tx.rows(query.with_for_update())}
+    """The rows of ``run_ids`` that ``worker_id`` holds now."""
+    query = select(*HELD).where(runs.c.id.in_(run_ids), runs.c.lease_worker == worker_id)
+    return {row.id: row for row in tx.rows(query)}
 
 
 def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
-    """Some of the rows that ``worker_id`` holds, locked."""
+    """Some of the rows that ``worker_id`` holds."""
     query = select(*HELD).where(runs.c.lease_worker == worker_id).order_by(runs.c.id).limit(limit)
-    return list(tx.rows(query.with_for_update()))
+    return list(tx.rows(query))
+
+
+def retries(tx: Transaction, run_ids: Collection[int]) -> dict[int, Retry]:
+    """How each of the runs is to be tried again."""
+    rows = tx.rows(select(runs.c.id, runs.c.spec).where(runs.c.id.in_(run_ids))) if run_ids else []
+    return {row.id: _decode_spec(row.spec).retry for row in rows}
 
 
 def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
@@ -159,10 +164,12 @@ STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")
 
 
 def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[Mapping[str, Any]]) -> int:
-    """Write how attempts ended: on each run, if it is still at that attempt, and as a row of its own."""
-    changed = update_many(tx, runs, rows, match=("id", "attempt"), extra=STILL_RUNNING)
+    """Write how attempts ended on each run that is still at that attempt and as cancelled as it was; return how many.
+
+    ``attempts`` are those that will be followed by another.
+    """
     insert_many(tx, schema.attempts, attempts)
-    return changed
+    return update_many(tx, runs, rows, match=("id", "attempt", "cancel_requested"), extra=STILL_RUNNING)
 
 
 def add_log(tx: Transaction, chunks: Sequence[Mapping[str, Any]]) -> None:

@@ -15,14 +15,14 @@ import msgspec
 
 from weft import events
 from weft.clock import Clock, Moment, seconds
-from weft.db.database import Database, Transaction
+from weft.db.database import Database, Raced, Transaction
 from weft.errors import Invalid, LeaseLost
 from weft.events import Fact
 from weft.runs import lease_store, store
 from weft.runs.bell import Bell
 from weft.runs.fairness import share
 from weft.runs.lanes import Lane
-from weft.runs.model import ENDED, Ending, Lease, Outcome, RunSpec, RunState, Verdict, judge, storable
+from weft.runs.model import ENDED, Ending, Lease, Outcome, Retry, RunState, Verdict, judge, storable
 
 MOST_LANES = 200
 """How many lanes one lease looks at; with more than that, the next lease goes on where this one stopped."""
@@ -30,7 +30,7 @@ MOST_LANES = 200
 TOLD = ("succeeded", "failed", "timeout", "cancelled", "released")
 """The outcomes that are a worker's to tell."""
 
-_decode_spec = msgspec.json.Decoder(RunSpec).decode
+NO_RETRY = Retry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +162,19 @@ class Leases:
         return [(ending.run_id, ending.attempt) in mine for ending in endings]
 
     def _end(self, tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> None:
-        """Write what each ending means for its run. ``rows`` are locked and at the endings' attempts."""
+        """Write what each ending means for its run. ``rows`` were read at the endings' attempts; if one of them has
+        changed since, all of this is done again."""
         at = self._clock()
-        verdicts = [(ending, rows[ending.run_id], self._judge(ending, rows[ending.run_id])) for ending in endings]
+        retries = lease_store.retries(tx, [e.run_id for e in endings if e.outcome != Outcome.SUCCEEDED.value])
+        verdicts = [(e, rows[e.run_id], _judge(e, rows[e.run_id], retries.get(e.run_id, NO_RETRY))) for e in endings]
+        again = [(e, row, verdict) for e, row, verdict in verdicts if verdict.state is RunState.QUEUED]
         changed = lease_store.end(
             tx,
             [_run_row(ending, row, verdict, at) for ending, row, verdict in verdicts],
-            [_attempt_row(ending, row, verdict, at) for ending, row, verdict in verdicts],
+            [_attempt_row(ending, row, verdict, at) for ending, row, verdict in again],
         )
         if changed != len(verdicts):
-            raise AssertionError(f"{changed} of {len(verdicts)} locked runs were ended")
+            raise Raced(f"{len(verdicts) - changed} of {len(verdicts)} runs changed hands")
         freed: Counter[str] = Counter()
         for _, row, _ in verdicts:
             freed.update(row.slots.split(",") if row.slots else ())
@@ -180,12 +183,6 @@ class Leases:
         lease_store.drop_logs(tx, logged)
         events.append(tx, [_fact(row, verdict) for _, row, verdict in verdicts], at)
         self._ring_for(tx, verdicts)
-
-    def _judge(self, ending: Ending, row: Any) -> Verdict:
-        retry = RunSpec(spec={}).retry if ending.outcome == "succeeded" else _decode_spec(row.spec).retry
-        return judge(
-            ending, retry=retry, tries=row.tries, losses=row.losses, cancel_requested=bool(row.cancel_requested)
-        )
 
     def _ring_for(self, tx: Transaction, verdicts: Sequence[tuple[Ending, Any, Verdict]]) -> None:
         again = {
@@ -197,6 +194,10 @@ class Leases:
         for lane_id in again | unblocked:
             lane = self._lanes.get(lane_id) or store.lanes_by_id(tx, [lane_id])[lane_id]
             tx.after_commit(lambda queue=lane.queue: self._bell.add(queue))  # type: ignore[misc]
+
+
+def _judge(ending: Ending, row: Any, retry: Retry) -> Verdict:
+    return judge(ending, retry=retry, tries=row.tries, losses=row.losses, cancel_requested=bool(row.cancel_requested))
 
 
 def _room(lane: Lane, free: dict[str, int], count: int) -> int:
@@ -214,6 +215,7 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
     return {
         "id": row.id,
         "attempt": row.attempt,
+        "cancel_requested": row.cancel_requested,
         "state": verdict.state.value,
         "tries": verdict.tries,
         "losses": verdict.losses,
@@ -227,6 +229,10 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
         "exit_code": ending.exit_code,
         "signal": ending.signal,
         "result": msgspec.json.encode(ending.result).decode() if ending.result is not None else None,
+        "log_key": None if again else ending.log_key,
+        "log_bytes": None if again else ending.log_bytes,
+        "live_task": row.task_id if again else None,
+        "trouble": None if again or verdict.outcome is Outcome.SUCCEEDED else verdict.outcome.value,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -78,6 +78,8 @@ def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[s
         "finished_at": at if skipped else None,
         "outcome": Outcome.SKIPPED.value if skipped else None,
         "reason": run.skipped,
+        "live_task": None if skipped else run.task_id,
+        "trouble": Outcome.SKIPPED.value if skipped else None,
     }
 
 
@@ -91,17 +93,38 @@ def newest(
     tx: Transaction, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50, oldest_first: bool = False
 ) -> list[Run]:
     """Runs whose columns equal ``where``, newest first; ``before`` an id for the next page."""
-    query: Select[Any] = select(runs).where(*(runs.c[name] == value for name, value in where.items()))
+    query: Select[Any] = select(runs).where(*(_equals(name, value) for name, value in where.items()))
     if before is not None:
         query = query.where(runs.c.id > before if oldest_first else runs.c.id < before)
     order = runs.c.id if oldest_first else runs.c.id.desc()
     return [_run(row) for row in tx.rows(query.order_by(order).limit(limit))]
 
 
+def _equals(name: str, value: Any) -> ColumnElement[bool]:
+    """A condition that an index answers: a state that few runs are in is found by the column that only they have."""
+    condition = runs.c[name] == value
+    few = FEW.get(value) if name == "state" else None
+    return condition if few is None else and_(condition, few)
+
+
+FEW = {
+    RunState.QUEUED: or_(runs.c.ready_lane.is_not(None), runs.c.not_before.is_not(None)),
+    RunState.RUNNING: runs.c.lease_worker.is_not(None),
+    RunState.FAILED: runs.c.trouble.in_([Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value]),
+    RunState.CANCELLED: runs.c.trouble.in_([Outcome.CANCELLED.value, Outcome.SKIPPED.value]),
+}
+
+
 def attempts_of(tx: Transaction, run_id: int) -> list[Attempt]:
+    """Every attempt that has ended: those before the last have rows of their own, the last is on the run."""
     fields = [column for column in attempts.c if column.name != "run_id"]
     rows = tx.rows(select(*fields).where(attempts.c.run_id == run_id).order_by(attempts.c.attempt))
-    return [Attempt(**row._mapping) for row in rows]
+    ended = [Attempt(**row._mapping) for row in rows]
+    last = [runs.c[column.name] for column in fields]
+    row = tx.execute(select(*last).where(runs.c.id == run_id, runs.c.finished_at.is_not(None))).first()
+    if row is not None and row.attempt > (ended[-1].attempt if ended else 0):
+        ended.append(Attempt(**row._mapping))
+    return ended
 
 
 def count_by_state(tx: Transaction, project: str | None = None) -> dict[str, int]:
@@ -123,15 +146,11 @@ def count_live(tx: Transaction) -> dict[str, int]:
 
 
 def count_ended(tx: Transaction, since: Moment, most: int) -> dict[str, int]:
-    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest of each ended state."""
-    counts: dict[str, int] = {}
-    for state in ENDED_STATES:
-        newest_ones = select(runs.c.outcome, runs.c.finished_at).where(runs.c.state == state)
-        ended = newest_ones.order_by(runs.c.id.desc()).limit(most).subquery()
-        query = select(ended.c.outcome, func.count()).where(ended.c.finished_at >= since).group_by(ended.c.outcome)
-        for outcome, count in tx.rows(query):
-            counts[outcome] = counts.get(outcome, 0) + int(count)
-    return counts
+    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest."""
+    newest_ones = select(runs.c.outcome, runs.c.finished_at).order_by(runs.c.id.desc()).limit(most).subquery()
+    ended = newest_ones.c.finished_at >= since
+    query = select(newest_ones.c.outcome, func.count()).where(ended).group_by(newest_ones.c.outcome)
+    return {outcome: int(count) for outcome, count in tx.rows(query)}
 
 
 def waiting_in_project(tx: Transaction, project: str, at_most: int) -> int:
@@ -147,22 +166,12 @@ def max_queued(tx: Transaction, project: str) -> int | None:
     return None if bound is None else int(bound)
 
 
-def live_of_task(tx: Transaction, task_id: int) -> list[tuple[int, str]]:
-    """Id and state of the runs of a task that have not ended, oldest first."""
-    live = or_(runs.c.ready_lane.is_not(None), runs.c.not_before.is_not(None), runs.c.lease_worker.is_not(None))
-    query = select(runs.c.id, runs.c.state).where(runs.c.task_id == task_id, live).order_by(runs.c.id)
-    return [(row.id, row.state) for row in tx.rows(query)]
-
-
 def live_tasks(tx: Transaction, task_ids: Collection[int]) -> dict[int, list[tuple[int, str]]]:
     """The runs that have not ended of each of ``task_ids``."""
-    states = [RunState.QUEUED.value, RunState.RUNNING.value]
     found: dict[int, list[tuple[int, str]]] = {}
-    query = select(runs.c.task_id, runs.c.id, runs.c.state).where(
-        runs.c.task_id.in_(task_ids), runs.c.state.in_(states)
-    )
+    query = select(runs.c.live_task, runs.c.id, runs.c.state).where(runs.c.live_task.in_(task_ids))
     for row in tx.rows(query.order_by(runs.c.id)):
-        found.setdefault(row.task_id, []).append((row.id, row.state))
+        found.setdefault(row.live_task, []).append((row.id, row.state))
     return found
 
 
@@ -179,6 +188,8 @@ def cancel_queued(tx: Transaction, run_id: int, reason: str, at: Moment) -> bool
             not_before=None,
             cancel_requested=True,
             finished_at=at,
+            live_task=None,
+            trouble=Outcome.CANCELLED.value,
         )
     )
     return tx.execute(statement).rowcount == 1

@@ -13,6 +13,8 @@ from weft.errors import Invalid
 PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 UNTOUCHED = {"script"}
 """Fields that are code: values reach them as environment variables, never as text to be executed."""
+TEXTS = {"argv", "env", "headers"}
+"""Fields that hold nothing but texts: a number becomes its text there."""
 
 
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], task: str) -> dict[str, Any]:
@@ -31,8 +33,11 @@ def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], task: str) ->
 
 
 def fill(spec: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with every ``{{name}}`` in its texts replaced by that parameter's value."""
-    return {key: part if key in UNTOUCHED else _filled(part, values) for key, part in spec.items()}
+    """The spec with every ``{{name}}`` in its texts replaced by that parameter's value.
+
+    A text that is one name and nothing else becomes the value itself, with its type.
+    """
+    return {key: part if key in UNTOUCHED else _filled(part, values, text=key in TEXTS) for key, part in spec.items()}
 
 
 def from_text(text: str, default: Any) -> Any:
@@ -58,16 +63,16 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a table")
 
 
-def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+def _filled(part: Any, values: Mapping[str, Any], *, text: bool) -> Any:
     if isinstance(part, str):
-        whole = PLACEHOLDER.fullmatch(part)
+        whole = None if text else PLACEHOLDER.fullmatch(part)
         if whole and whole[1] in values:
-            return values[whole[1]] if not isinstance(values[whole[1]], str) else str(values[whole[1]])
+            return values[whole[1]]
         return PLACEHOLDER.sub(lambda found: _text(found, values), part)
     if isinstance(part, Mapping):
-        return fill(part, values)
+        return {key: _filled(each, values, text=text) for key, each in part.items()}
     if isinstance(part, list | tuple):
-        return [_filled(each, values) for each in part]
+        return [_filled(each, values, text=text) for each in part]
     return part
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import delete, func, insert, select, tuple_, update
+from sqlalchemy import delete, func, insert, select, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -56,9 +56,10 @@ def by_names(tx: Transaction, names: Collection[tuple[str, str]]) -> dict[tuple[
         schedules, schedules.c.task_id == tasks.c.id
     )
     found: dict[tuple[str, str], Stored] = {}
-    for part in parts(names):
-        named = tuple_(tasks.c.project, tasks.c.name).in_(part)
-        found |= {(row.project, row.name): _stored(row) for row in tx.rows(query.where(named))}
+    for project, group in groupby(sorted(set(names)), key=lambda name: name[0]):
+        for part in parts(name for _, name in group):
+            named = (tasks.c.project == project, tasks.c.name.in_(part))
+            found |= {(row.project, row.name): _stored(row) for row in tx.rows(query.where(*named))}
     return found
 
 
@@ -153,27 +154,32 @@ def first_due(tx: Transaction) -> Moment | None:
 
 
 def advance(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Move schedules from their tick to the next; the count tells whether all were still at it."""
-    table = schedules
-    changed = 0
+    """Move schedules from their tick to the next; the count tells how many were still at it."""
+    held = select(schedules.c.task_id, schedules.c.next_fire_at)
+    held = held.where(schedules.c.task_id.in_([row["task_id"] for row in rows]))
+    waited = {row.task_id: row.next_fire_at for row in tx.rows(held)}
     for moved in (True, False):
-        chosen = [row for row in rows if (row["next"] is not None) == moved]
-        condition = [(row["task_id"], row["fire"]) for row in chosen]
-        if not chosen:
-            continue
-        held = tx.rows(select(table.c.task_id).where(tuple_(table.c.task_id, table.c.next_fire_at).in_(condition)))
-        changed += len(held)
-        values = [{"task_id": row["task_id"], "next_fire_at": row["next"], "missed": row["missed"]} for row in chosen]
-        update_many(tx, table, values, match=("task_id",))
-    return changed
+        update_many(
+            tx,
+            schedules,
+            [
+                {"task_id": row["task_id"], "next_fire_at": row["next"], "missed": row["missed"]}
+                for row in rows
+                if (row["next"] is not None) == moved
+            ],
+            match=("task_id",),
+        )
+    return sum(waited.get(row["task_id"]) == row["fire"] for row in rows)
 
 
-def known_ticks(tx: Transaction, wanted: Collection[tuple[int, Moment]]) -> set[tuple[int, Moment]]:
+def known_ticks(tx: Transaction, wanted: Iterable[tuple[int, Moment]]) -> set[tuple[int, Moment]]:
     """Those of ``wanted`` that have fired or were skipped before."""
     found: set[tuple[int, Moment]] = set()
     for part in parts(wanted):
-        query = select(ticks.c.task_id, ticks.c.fire_at).where(tuple_(ticks.c.task_id, ticks.c.fire_at).in_(part))
-        found.update((row.task_id, row.fire_at) for row in tx.rows(query))
+        of_tasks = ticks.c.task_id.in_({task_id for task_id, _ in part})
+        at_times = ticks.c.fire_at.in_({fire for _, fire in part})
+        rows = tx.rows(select(ticks.c.task_id, ticks.c.fire_at).where(of_tasks, at_times))
+        found.update({(row.task_id, row.fire_at) for row in rows} & set(part))
     return found
 
 

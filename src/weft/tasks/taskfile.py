@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from weft.tasks.model import ProjectSettings, Task, check_name
 from weft.tasks.schedule import Schedule
 
 T = TypeVar("T")
+
+BOOLEAN = "tag:yaml.org,2002:bool"
 
 
 def read(path: Path) -> Wanted:
@@ -98,7 +101,16 @@ def _content(path: Path) -> Any:
 def _yaml(text: str, path: Path) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Only true and false are booleans, as in YAML 1.2: ``on`` is a field of tasks."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012
+            first: [(tag, pattern) for tag, pattern in resolvers if tag != BOOLEAN]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    Loader.add_implicit_resolver(BOOLEAN, re.compile("true|false", re.IGNORECASE), list("tTfF"))
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as problem:
         raise Invalid("task file", str(path), f"it is not YAML: {problem}".replace("\n", " ")) from problem
