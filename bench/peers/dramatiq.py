@@ -6,7 +6,8 @@ from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from bench.marks import mark
 from bench.peers.app import QUEUE, URL
 
-dramatiq.set_broker(RabbitmqBroker(url=URL))
+broker = RabbitmqBroker(url=URL)
+dramatiq.set_broker(broker)
 
 
 @dramatiq.actor(queue_name=QUEUE)
@@ -17,3 +18,4 @@ def noop() -> None:
 def submit(tasks: int) -> None:
     for _ in range(tasks):
         noop.send()
+    broker.close()  # a client that merely ends may leave its last messages unread

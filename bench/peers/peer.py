@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bench.marks import DIRECTORY, Marks
 from bench.peers.python import ROOT, program
 
 FILL_SECONDS = 180.0
-DRAIN_SECONDS = 180.0
-STOP_SECONDS = 10.0
+STALL_SECONDS = 20.0
+MEASURED = 0.9
+"""The part of a backlog that must be done for its rate to count."""
+
+Output = int | IO[bytes]
 
 
 class PeerFailed(Exception):
@@ -76,14 +80,16 @@ class Place:
 
     def call(self, function: str, tasks: int) -> float:
         """Let the peer's app call one of its functions; the seconds that this took, without its imports."""
-        command = [program("python"), "-m", "bench.peers.app", self._peer.app, function, str(tasks)]
-        with self._output.open("ab") as output:
-            done = subprocess.run(
-                command, env=self._environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=output, timeout=FILL_SECONDS
-            )
-        if done.returncode:
+        command = ["python", "-m", "bench.peers.app", self._peer.app, function, str(tasks)]
+        with self._output.open("ab") as output, self._spawn(command, subprocess.PIPE, output) as process:
+            try:
+                said, _ = process.communicate(timeout=FILL_SECONDS)
+            except subprocess.TimeoutExpired:
+                end(process)
+                raise self._failure(f"needed more than {FILL_SECONDS:.0f} s to {function} {tasks} tasks") from None
+        if process.returncode:
             raise self._failure(f"could not {function} {tasks} tasks")
-        return float(done.stdout.split()[-1])
+        return float(said.split()[-1])
 
     @contextmanager
     def working(self, commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
@@ -91,42 +97,47 @@ class Place:
             yield [stack.enter_context(self._worker(command)) for command in commands]
 
     def wait_for(self, tasks: int, workers: list[subprocess.Popen[bytes]]) -> None:
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while (done := self.marks.total()) < tasks:
-            if any(worker.poll() is not None for worker in workers):
-                raise self._failure(f"lost a worker after {done} of {tasks} tasks")
-            if time.monotonic() > deadline:
-                raise self._failure(f"did {done} of {tasks} tasks in {DRAIN_SECONDS:.0f} s")
+        """Return when all is done, or all that will be: the last tenth is not measured, and a lost message not ours."""
+        done, moved_at = 0, time.monotonic()
+        while done < tasks:
             time.sleep(0.05)
+            before, done = done, self.marks.total()
+            if done > before:
+                moved_at = time.monotonic()
+            elif any(worker.poll() is not None for worker in workers):
+                raise self._failure(f"lost a worker after {done} of {tasks} tasks")
+            elif time.monotonic() > moved_at + STALL_SECONDS:
+                if done < tasks * MEASURED:
+                    raise self._failure(f"did {done} of {tasks} tasks and then none for {STALL_SECONDS:.0f} s")
+                print(f"{self._peer.name} left {tasks - done} of {tasks} tasks undone", flush=True)
+                return
 
     @contextmanager
     def _worker(self, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a worker in a process group of its own, so that its children end with it."""
         with self._output.open("ab") as output:
-            worker = subprocess.Popen(
-                [program(command[0]), *command[1:]],
-                env=self._environment,
-                cwd=ROOT,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            worker = self._spawn(command, output, output)
         try:
             yield worker
         finally:
             end(worker)
+
+    def _spawn(self, command: Sequence[str], stdout: Output, stderr: Output) -> subprocess.Popen[bytes]:
+        """Start a program of the peers' environment, in a process group of its own so that its children end with it."""
+        return subprocess.Popen(
+            [program(command[0]), *command[1:]],
+            env=self._environment,
+            cwd=ROOT,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
 
     def _failure(self, why: str) -> PeerFailed:
         return PeerFailed(self._peer.name, why, self._output.read_text(errors="replace"))
 
 
 def end(worker: subprocess.Popen[bytes]) -> None:
-    """Ask the worker to stop, then end what is left of its group."""
-    worker.terminate()
-    try:
-        worker.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
+    """End the worker and its children at once: its queue is never used again, so there is nothing to put in order."""
     try:
         os.killpg(worker.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -11,8 +11,6 @@ from pgqueuer.models import Job
 from bench.marks import mark
 from bench.peers.app import URL
 
-BATCH = 10
-
 
 def fill(tasks: int) -> None:
     asyncio.run(_enqueue(tasks, size=1_000))
@@ -22,8 +20,9 @@ def submit(tasks: int) -> None:
     asyncio.run(_enqueue(tasks, size=1))
 
 
-def work() -> None:
-    asyncio.run(_work())
+def work(batch: int) -> None:
+    """``batch`` is how many tasks a worker takes, and how many completions it writes, in one statement."""
+    asyncio.run(_work(batch))
 
 
 async def _enqueue(tasks: int, size: int) -> None:
@@ -36,11 +35,11 @@ async def _enqueue(tasks: int, size: int) -> None:
     await connection.close()
 
 
-async def _work() -> None:
+async def _work(batch: int) -> None:
     queuer = PgQueuer.from_asyncpg_connection(await asyncpg.connect(URL))
 
     @queuer.entrypoint("noop")
     async def noop(job: Job) -> None:
         mark()
 
-    await queuer.run(dequeue_timeout=timedelta(seconds=1), batch_size=BATCH)
+    await queuer.run(dequeue_timeout=timedelta(seconds=1), batch_size=batch)

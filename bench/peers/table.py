@@ -10,12 +10,15 @@ Commands = Sequence[Sequence[str]]
 
 def peers(servers: Servers) -> list[Peer]:
     return [
-        Peer(
-            name="pgqueuer on PostgreSQL",
-            app="pgqueuer",
-            fill="fill",
-            workers=pgqueuer_workers,
-            url=lambda _: servers.postgresql.new_database(),
+        *(
+            Peer(
+                name=f"pgqueuer on PostgreSQL, batches of {batch}",
+                app="pgqueuer",
+                fill="fill",
+                workers=each("python", "-m", "bench.peers.app", "pgqueuer", "work", str(batch)),
+                url=lambda _: servers.postgresql.new_database(),
+            )
+            for batch in (10, 200)  # its default, and where it is fastest
         ),
         Peer(
             name="Dramatiq on RabbitMQ",
@@ -50,8 +53,9 @@ def peers(servers: Servers) -> list[Peer]:
     ]
 
 
-def pgqueuer_workers(processes: int) -> Commands:
-    return [["python", "-m", "bench.peers.app", "pgqueuer", "work"]] * processes
+def each(*command: str) -> Callable[[int], Commands]:
+    """A command that starts one worker process."""
+    return lambda processes: [command] * processes
 
 
 def one(*command: str) -> Callable[[int], Commands]:
