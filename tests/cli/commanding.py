@@ -23,6 +23,14 @@ from weft.workers.protocol import Beat, Card, LogChunk
 
 T = TypeVar("T")
 
+ON_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes standard input the terminal of a command, so that what is typed there can interrupt it."""
+
 WEFT = str(Path(sys.executable).with_name("weft"))
 
 
@@ -147,17 +155,22 @@ def weft(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = No
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def on_a_terminal(*args: str, typed: str = "", env: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Run the real command on a terminal and type; the exit code and all that the terminal showed."""
+def on_a_terminal(
+    *args: str, typed: str = "", after: str = "", env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run the real command on a terminal and type once it shows ``after``; its exit code and all that was shown."""
     ours, theirs = pty.openpty()
     variables = environment(**{"TERM": "xterm", "COLUMNS": "120"} | dict(env or {}))
-    process = subprocess.Popen([WEFT, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
+    command = [sys.executable, "-c", ON_ITS_TERMINAL, WEFT, *args]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
     os.close(theirs)
-    os.write(ours, typed.encode())
     shown = b""
     try:
         while piece := os.read(ours, 65536):
             shown += piece
+            if typed and after.encode() in shown:
+                os.write(ours, typed.encode())
+                typed = ""
     except OSError:
         pass  # the end of a terminal whose last program has gone
     os.close(ours)
