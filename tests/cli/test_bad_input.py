@@ -108,20 +108,26 @@ def task(fields: str) -> str:
 
 FILES = [
     ("[", "tasks.yaml'; it is not YAML: "),
-    ("- 1", "tasks.yaml is 'list'; it must be a table with 'tasks' and 'projects'"),
+    ("- 1", "tasks.yaml is [1]; it must be a table with 'tasks' and 'projects'"),
     ("task: []", "tasks.yaml: a table is 'task'; it must be 'tasks' or 'projects'"),
-    ("tasks: {a: 1}", "tasks.yaml: tasks is 'dict'; it must be a list of tasks"),
-    ("tasks: [{kind: noop}]", "tasks.yaml: task 1: the table is 'wrong'; Object missing required field name"),
-    ("tasks: [{name: a}]", "tasks.yaml: task 1 (a): the table is 'wrong'; Object missing required field kind"),
+    ("tasks: {a: 1}", "tasks.yaml: tasks is {'a': 1}; it must be a list of tasks"),
+    (
+        "tasks: [{kind: noop}]",
+        "tasks.yaml: task 1: the table is {'kind': 'noop'}; it is wrong: object missing required field name",
+    ),
+    (
+        "tasks: [{name: a}]",
+        "tasks.yaml: task 1 (a): the table is {'name': 'a'}; it is wrong: object missing required field kind",
+    ),
     ("tasks: [{name: a, kind: nop}]", "kind is 'nop'; it must be http, noop or shell"),
     ("tasks: [{name: 'a b', kind: noop}]", f"tasks.yaml: task 1 (a b): task name is 'a b'; {NAME}"),
     ("tasks: [{name: a, kind: noop}, {name: a, kind: noop}]", "tasks.yaml: task is 'default/a'; a task may be defined"),
-    (task("scheduel: x"), "Object contains unknown field scheduel"),
+    (task("scheduel: x"), "it is wrong: object contains unknown field scheduel"),
     (task("project: 'a b'"), f"tasks.yaml: task 1 (a): project is 'a b'; {NAME}"),
     (task("labels: ['a b']"), f"tasks.yaml: task 1 (a): label is 'a b'; {LABEL}"),
     (task("tags: ['?']"), f"tasks.yaml: task 1 (a): tag is '?'; {LABEL}"),
     (task("priority: 9999"), "tasks.yaml: task 1 (a): priority is 9999; it must be from -1000 to 1000"),
-    (task("priority: high"), "tasks.yaml: task 1 (a): priority is 'wrong'; Expected int, got str"),
+    (task("priority: high"), "tasks.yaml: task 1 (a): priority is 'high'; it is wrong: expected int, got str"),
     (task("timeout_seconds: -1"), "tasks.yaml: task 1 (a): timeout_seconds is -1.0; it must be from 0 (none) to"),
     (task("retry: {count: -1}"), "tasks.yaml: task 1 (a): retry.count is -1; it must be from 0 to 1000"),
     (task("retry: {on: [never]}"), "tasks.yaml: task 1 (a): retry.on is 'never'; it must be one of"),
@@ -132,7 +138,7 @@ FILES = [
     (task("after: [b, b]"), "tasks.yaml: task 1 (a): after is ['b', 'b']; a task may be named once"),
     (
         task("after: [{task: b, on: never}]"),
-        "tasks.yaml: task 1 (a): after[0].on is 'wrong'; Invalid enum value 'never'",
+        "tasks.yaml: task 1 (a): after[0].on is 'never'; it is wrong: invalid enum value 'never'",
     ),
     (task("spec: {sleep_seconds: -1}"), "sleep_seconds"),
     (task("spec: {slep: 1}"), "a field of noop is 'slep'; the fields of noop are sleep_seconds, fail"),
@@ -150,7 +156,7 @@ FILES = [
     ("projects: {'a b': {}}", f"tasks.yaml: project a b: project is 'a b'; {NAME}"),
     ("projects: {a: {weight: 0}}", "tasks.yaml: project a: weight is 0.0; it must be from 0.001 to 1000"),
     ("projects: {a: {max_queued: 0}}", "tasks.yaml: project a: max_queued is 0; it must be from 1 to 1000000"),
-    ("projects: {a: {wieght: 1}}", "Object contains unknown field wieght"),
+    ("projects: {a: {wieght: 1}}", "it is wrong: object contains unknown field wieght"),
 ]
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.commanding import Hand, Shell, ended_run
+from tests.cli.commanding import Hand, Shell, ended_run, on_a_terminal
 from weft.app import App
 from weft.cli.output import LogText
 
@@ -144,3 +144,17 @@ def test_followed_as_a_document_the_log_comes_whole(shell: Shell) -> None:
     shell.ok(*NOOP)
     shell.act(ended_run(log=b"one\n"))
     assert json.loads(shell("runs", "log", "1", "--follow", "--json").out)["log"] == "one\n"
+
+
+def test_on_a_terminal_waiting_shows_the_last_line_of_the_log(shell: Shell) -> None:
+    shell.ok(*NOOP)
+
+    async def speak(app: App) -> None:
+        hand = await Hand.join(app)
+        await hand.say(await hand.lease(), 0, b"fetching\n\x1b[31mpage 3 of 9\x1b[0m\n")
+
+    shell.act(speak)
+    code, shown = on_a_terminal("--data-dir", str(shell.folder), "runs", "wait", "1", "--timeout", "0")
+    assert code == 1
+    assert "0 of 1 ended, " in shown
+    assert "; run 1 running page 3 of 9" in shown

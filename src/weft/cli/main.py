@@ -149,6 +149,7 @@ def loaded(name: str, entry: Entry) -> Any:
     found.rich_markup_mode = None
     command = typer.main.get_command(found)
     command.name = name
+    command.params = [each for each in command.params if each.name not in ("install_completion", "show_completion")]
     return command
 
 

@@ -37,7 +37,10 @@ def submit(
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag that limits may count.")] = None,
     priority: Priority = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", parser=number("--timeout", 0, 31_536_000), help="0 for none.")
+        float,
+        typer.Option(
+            metavar="SECONDS", parser=number("--timeout", 0, 31_536_000), help="Stop it after so long; 0 for never."
+        ),
     ] = 0.0,
     retries: Annotated[
         int, typer.Option(metavar="N", parser=whole("--retries", 0, 1000), help="How often it is tried again.")

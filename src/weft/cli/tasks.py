@@ -190,7 +190,7 @@ def backfill(
 
 @app.command(cls=Command)
 def export(context: typer.Context) -> None:
-    """Print tasks and project settings as a file that ``apply`` reads: YAML, or JSON with --json."""
+    """Print tasks and project settings as a file that apply reads: YAML, or JSON with --json."""
     from weft.cli.export import file_content, yaml_text
 
     wanted: Wanted = ask(context, lambda weft: weft.tasks.wanted(options_of(context).project))
