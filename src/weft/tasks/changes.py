@@ -93,7 +93,9 @@ def _project_change(
 
 
 def _fields(task: Task) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.to_builtins(task).items() if name not in ("name", "project")}
+    """The fields that are not at their defaults, as the database keeps them."""
+    kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(task))
+    return {name: value for name, value in kept.items() if name not in ("name", "project")}
 
 
 def _different(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

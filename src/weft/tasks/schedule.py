@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import date
 from itertools import islice, takewhile
 from typing import Any, Literal, get_args
 
@@ -69,7 +70,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     def parse(cls, given: object, *, start_at: Moment = 0) -> Schedule:
         """A schedule from what a person wrote: a text as ``parse_when`` reads, or a table of the fields above.
 
-        A table may say ``when`` instead of ``cron``, ``every_seconds`` or ``once_at``.
+        A table may say ``when`` instead of ``cron``, ``every_seconds`` or ``once_at``, and give moments as dates.
         """
         if isinstance(given, str):
             return parse_when(given, start_at=start_at)
@@ -81,6 +82,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         if "when" in fields:
             _check_alone(fields)
             fields |= when.read(fields.pop("when"), fields.get("zone", "UTC"))
+        for name in ("once_at", "start_at"):
+            if isinstance(fields.get(name), date | str):
+                fields[name] = when.moment_of(str(fields[name]), fields.get("zone", "UTC"))
         return cls(**{"start_at": start_at, **fields})
 
 

@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, true, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -18,6 +18,9 @@ from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.schedule import Schedule
 
 tasks, schedules, ticks, dependencies = schema.tasks, schema.schedules, schema.ticks, schema.dependencies
+
+MOST_NAMED = 200
+"""How many tasks of a project are looked up by their names."""
 
 T = TypeVar("T")
 
@@ -57,9 +60,11 @@ def by_names(tx: Transaction, names: Collection[tuple[str, str]]) -> dict[tuple[
     )
     found: dict[tuple[str, str], Stored] = {}
     for project, group in groupby(sorted(set(names)), key=lambda name: name[0]):
-        for part in parts(name for _, name in group):
-            named = (tasks.c.project == project, tasks.c.name.in_(part))
-            found |= {(row.project, row.name): _stored(row) for row in tx.rows(query.where(*named))}
+        wanted = {name for _, name in group}
+        # Very many are found sooner by reading the project whole than by naming each.
+        named = tasks.c.name.in_(wanted) if len(wanted) <= MOST_NAMED else true()
+        rows = tx.rows(query.where(tasks.c.project == project, named))
+        found |= {(project, row.name): _stored(row) for row in rows if row.name in wanted}
     return found
 
 

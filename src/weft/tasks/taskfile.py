@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,16 +28,17 @@ def read(path: Path) -> Wanted:
 
 def parse(content: Any, where: str) -> Wanted:
     if not isinstance(content, Mapping):
-        raise Invalid(where, type(content).__name__, "it must be a table with 'tasks' and 'projects'")
+        raise Invalid(where, content, "it must be a table with 'tasks' and 'projects'")
     for name in content.keys() - {"tasks", "projects"}:
         raise Invalid(f"{where}: a table", name, "it must be 'tasks' or 'projects'")
     given, projects = content.get("tasks", []), content.get("projects", {})
     if not isinstance(given, list):
-        raise Invalid(f"{where}: tasks", type(given).__name__, "it must be a list of tasks ([[tasks]] in TOML)")
+        raise Invalid(f"{where}: tasks", given, "it must be a list of tasks ([[tasks]] in TOML)")
+    if not isinstance(projects, Mapping):
+        raise Invalid(f"{where}: projects", projects, "it must be a table of projects ([projects.NAME] in TOML)")
     tasks = tuple(task(each, f"{where}: task {number}") for number, each in enumerate(given, 1))
-    names = [each.full_name for each in tasks]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(each.full_name for each in tasks).items():
+        if count > 1:
             raise Invalid(f"{where}: task", name, "a task may be defined once")
     return Wanted(tasks, {name: _project(name, each, where) for name, each in projects.items()})
 
@@ -46,7 +48,8 @@ def task(given: Any, where: str) -> Task:
     if not isinstance(given, Mapping):
         raise Invalid(where, given, "it must be a table")
     fields = dict(given)
-    where = f"{where} ({fields['name']})" if isinstance(fields.get("name"), str) else where
+    if isinstance(fields.get("name"), str) and fields["name"].isprintable():
+        where = f"{where} ({fields['name']})"
     if fields.get("schedule") is not None:
         fields["schedule"] = msgspec.to_builtins(_at(where, Schedule.parse, fields["schedule"]))
     if isinstance(fields.get("after"), str):
@@ -57,24 +60,49 @@ def task(given: Any, where: str) -> Task:
     return converted
 
 
-def _project(name: str, given: Any, where: str) -> ProjectSettings:
+def _project(name: Any, given: Any, where: str) -> ProjectSettings:
+    if not isinstance(name, str):
+        raise Invalid(f"{where}: project", name, "it must be a text")
     where = f"{where}: project {name}"
     _at(where, check_name, "project", name)
     if isinstance(given, Mapping) and isinstance(given.get("tags"), Mapping):
-        tags = {
-            tag: each.get("max_running") if isinstance(each, Mapping) else each for tag, each in given["tags"].items()
-        }
-        given = {**given, "tags": tags}
+        given = {**given, "tags": {tag: _tag_limit(each) for tag, each in given["tags"].items()}}
     converted: ProjectSettings = _at(where, _converted, given, ProjectSettings)
     return converted
 
 
+def _tag_limit(given: Any) -> Any:
+    """A tag's limit is its number, or a table with ``max_running`` and nothing else."""
+    return given["max_running"] if isinstance(given, Mapping) and given.keys() == {"max_running"} else given
+
+
 def _converted(given: Any, kind: type[T]) -> T:
     try:
-        return msgspec.convert(given, kind)
+        converted = msgspec.convert(given, kind)
+        msgspec.json.encode(converted)
+        return converted
     except msgspec.ValidationError as problem:
         said, _, place = str(problem).partition(" - at ")
-        raise Invalid(place.strip("`").removeprefix("$.") or "the table", "wrong", said.replace("`", "")) from problem
+        path = place.strip("`").removeprefix("$").removeprefix(".")
+        raise Invalid(path or "the table", _value_at(given, path), _sentence(said)) from problem
+    except (RecursionError, TypeError, ValueError) as problem:
+        why = "it may not hold itself" if isinstance(problem, RecursionError) else f"it cannot be stored: {problem}"
+        raise Invalid("the table", given, why) from problem
+
+
+def _sentence(said: str) -> str:
+    """What msgspec found wrong, as the end of a sentence."""
+    return f"it is wrong: {said[:1].lower()}{said[1:]}".replace("`", "")
+
+
+def _value_at(given: Any, path: str) -> Any:
+    """The value that a path such as ``after[0].on`` leads to, as far as it can be followed."""
+    for step in re.findall(r"[^.\[\]]+", path):
+        try:
+            given = given[int(step)] if step.isdigit() else given[step]
+        except (LookupError, TypeError):
+            return given
+    return given
 
 
 def _at(where: str, function: Callable[..., T], *arguments: Any) -> T:
@@ -92,6 +120,8 @@ def _content(path: Path) -> Any:
         raise Invalid("task file", str(path), f"it cannot be read: {problem}") from problem
     if path.suffix in (".yaml", ".yml"):
         return _yaml(text, path)
+    if path.suffix != ".toml":
+        raise Invalid("task file", str(path), "its name must end in .toml, .yaml or .yml")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
@@ -109,8 +139,9 @@ def _yaml(text: str, path: Path) -> Any:
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-    Loader.add_implicit_resolver(BOOLEAN, re.compile("true|false", re.IGNORECASE), list("tTfF"))
+    Loader.add_implicit_resolver(BOOLEAN, re.compile("^(?:true|false)$", re.IGNORECASE), list("tTfF"))
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as problem:
-        raise Invalid("task file", str(path), f"it is not YAML: {problem}".replace("\n", " ")) from problem
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        why = " ".join(str(problem).split())
+        raise Invalid("task file", str(path), f"it is not YAML: {why}") from problem
