@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 
 class Broker(Protocol):
     """Wakes workers that wait for a queue.
@@ -53,8 +55,7 @@ class RunLog(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a run, as an executor sees it."""
 
     run_id: int
@@ -78,8 +79,7 @@ class Work:
         return f"{self.run_id}:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended, in an executor's words."""
 
     outcome: str

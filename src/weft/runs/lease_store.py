@@ -74,7 +74,7 @@ def lease(
         return []
     claimed = tx.execute(
         update(runs)
-        .where(runs.c.id.in_([row.id for row in rows]), runs.c.ready_lane == lane, _is_there(worker_id))
+        .where(runs.c.id.in_([row.id for row in rows]), STILL_QUEUED, _is_there(worker_id))
         .values(
             state=RunState.RUNNING.value,
             attempt=runs.c.attempt + 1,
@@ -160,6 +160,7 @@ def weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float]:
     return dict(rows)
 
 
+STILL_QUEUED = runs.c.state == literal_column(f"'{RunState.QUEUED.value}'")
 STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")
 
 

@@ -98,8 +98,7 @@ class RunSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: Retry = Retry()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run to be queued."""
 
     project: str
@@ -122,8 +121,7 @@ class NewRun:
     """Why this run is not to happen; it is kept as cancelled, so that what follows it learns of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """The answer to a submit: ``fresh`` is False where an earlier run was the answer."""
 
     run_id: int
@@ -207,8 +205,7 @@ class Ending(msgspec.Struct, frozen=True):
     log_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What an ended attempt means for its run."""
 
     state: RunState

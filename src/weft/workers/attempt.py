@@ -26,20 +26,25 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "folder", "has_folder", "lease", "log", "stopped", "task")
+    __slots__ = ("ending", "folder", "lease", "log", "root", "stopped", "task")
 
-    def __init__(self, lease: Lease, folder: Path) -> None:
-        self.lease, self.folder = lease, folder
-        self.has_folder = False
-        self.log = LogSpool(folder, lease.spec.log_bytes)
+    def __init__(self, lease: Lease, root: Path) -> None:
+        self.lease, self.root = lease, root
+        self.folder: Path | None = None
+        self.log = LogSpool(self.make_folder, lease.spec.log_bytes)
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.ending: Ending | None = None
 
+    def make_folder(self) -> Path:
+        """The attempt's own directory, made when it is first needed."""
+        if self.folder is None:
+            self.folder = self.root / f"{self.lease.run_id}-{self.lease.attempt}"
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self.folder
+
     def stop(self, why: str) -> None:
         """Stop it once; the first reason counts, except that a lost lease overrides."""
-        if why == "lost":
-            self.stopped = why
         if not self.stopped or why == "lost":
             self.stopped = why
             if self.task is not None:
@@ -66,13 +71,26 @@ async def see_through(running: Running, executor: Callable[[str], Executor], blo
     else:
         log_key = await _keep_log(running, blobs)
         running.ending = _ending(running, ended, log_key)
-    if running.has_folder or running.log.opened:
+    if running.folder is not None:
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
 
 
 async def _execute(running: Running, executor: Callable[[str], Executor]) -> Ended:
     lease = running.lease
-    work = Work(
+    try:
+        chosen = executor(lease.kind)
+        folder = running.make_folder() if chosen.needs_folder else running.root
+        return await chosen.execute(_work(running, folder))
+    except WeftError as problem:
+        return Ended(outcome="failed", reason=str(problem))
+    except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
+        log.exception("executor failed", extra={"run_id": lease.run_id, "kind": lease.kind})
+        return Ended(outcome="failed", reason=f"the {lease.kind} executor failed: {type(problem).__name__}: {problem}")
+
+
+def _work(running: Running, folder: Path) -> Work:
+    lease = running.lease
+    return Work(
         run_id=lease.run_id,
         attempt=lease.attempt,
         project=lease.project,
@@ -82,20 +100,9 @@ async def _execute(running: Running, executor: Callable[[str], Executor]) -> End
         correlation_id=lease.correlation_id,
         traceparent=lease.traceparent,
         log=running.log,
-        folder=running.folder,
+        folder=folder,
         grace_seconds=lease.spec.grace_seconds,
     )
-    try:
-        chosen = executor(lease.kind)
-        if chosen.needs_folder:
-            running.has_folder = True
-            running.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return await chosen.execute(work)
-    except WeftError as problem:
-        return Ended(outcome="failed", reason=str(problem))
-    except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
-        log.exception("executor failed", extra={"run_id": lease.run_id, "kind": lease.kind})
-        return Ended(outcome="failed", reason=f"the {lease.kind} executor failed: {type(problem).__name__}: {problem}")
 
 
 async def _keep_log(running: Running, blobs: Blobs) -> str | None:

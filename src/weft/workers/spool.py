@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
 class LogSpool:
     """The log of one attempt: written live, capped, read back in pieces."""
 
-    __slots__ = ("_cap", "_file", "_folder", "dropped", "seq", "shipped", "written")
+    __slots__ = ("_cap", "_file", "_make_folder", "dropped", "seq", "shipped", "written")
 
-    def __init__(self, folder: Path, cap: int) -> None:
-        self._folder, self._cap = folder, cap
+    def __init__(self, make_folder: Callable[[], Path], cap: int) -> None:
+        self._make_folder, self._cap = make_folder, cap
         self._file = -1
         self.written = self.dropped = self.shipped = self.seq = 0
 
@@ -23,17 +24,12 @@ class LogSpool:
         if not kept:
             return
         if self._file < 0:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._folder / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self._make_folder() / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(kept)
         while view:
             count = os.pwrite(self._file, view, self.written)
             self.written += count
             view = view[count:]
-
-    @property
-    def opened(self) -> bool:
-        return self.written > 0
 
     def unshipped(self, most: int = 256_000) -> bytes:
         """The next piece that was not shipped yet."""

@@ -156,8 +156,7 @@ class Worker:
 
     def _start(self, lease: Lease) -> None:
         self._started += 1
-        folder = self._folder / f"{lease.run_id}-{lease.attempt}"
-        running = Running(lease, folder)
+        running = Running(lease, self._folder)
         key = (lease.run_id, lease.attempt)
         self._running[key] = running
         running.task = asyncio.create_task(see_through(running, self._executor, self._blobs))
