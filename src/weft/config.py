@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.parse import urlsplit, urlunsplit
 
 from weft.errors import Misconfigured
 
@@ -59,7 +59,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, problem in _problems(self):
-            raise Misconfigured(f"{name} is {getattr(self, name)!r}; {problem}")
+            raise Misconfigured(f"{name} is {_shown(getattr(self, name))}; {problem}")
 
     @property
     def folder(self) -> Path:
@@ -113,35 +113,32 @@ def load(
     """Read every source; a name that no setting has, or a value of the wrong type, stops the start."""
     environment = os.environ if environment is None else environment
     values: dict[str, tuple[Any, str]] = {}
-    values |= _from_file(file or _default_file(environment), required=file is not None)
+    asked = file or environment.get("WEFT_CONFIG")
+    values |= _from_file(Path(asked or "weft.toml"), required=bool(asked))
     values |= _from_environment(environment)
-    values |= {name: (value, "command line") for name, value in (overrides or {}).items() if value is not None}
+    values |= {
+        name: (_typed(name, value, f"command line: {name}"), "command line")
+        for name, value in (overrides or {}).items()
+        if value is not None
+    }
     config = Config(**{name: value for name, (value, _) in values.items()})
     settings = (_setting(f, config, values) for f in fields(Config))
     return Loaded(config, tuple(settings))
 
 
 def hidden(text: str) -> str:
-    """``text`` with the password of a URL as dots."""
-    try:
-        parts = urlsplit(text)
-        password = parts.password
-    except ValueError:
-        return text
-    if not password:
-        return text
-    user, _, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:••••@{place}"))
+    """``text`` with the password of a URL as dots, whatever characters it has; rather too much than too little."""
+    return _IN_QUERY.sub(r"\1••••", _IN_ADDRESS.sub(r"\1:••••@", text))
+
+
+def _shown(value: object) -> str:
+    return repr(hidden(value)) if isinstance(value, str) else repr(value)
 
 
 def _setting(one: Any, config: Config, values: Mapping[str, tuple[Any, str]]) -> Setting:
     value, origin = values.get(one.name, (getattr(config, one.name), "default"))
     effective = {"database": config.database_url, "broker": config.broker_url, "blobs": config.blobs_url}
     return Setting(one.name, value or effective.get(one.name, value), origin, one.metadata["doc"])
-
-
-def _default_file(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("WEFT_CONFIG", "weft.toml"))
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:
@@ -152,7 +149,7 @@ def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:
             raise Misconfigured(f"there is no configuration file {path}") from None
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
-        raise Misconfigured(f"{path} cannot be read: {problem}") from problem
+        raise Misconfigured(f"{path} cannot be read: {' '.join(str(problem).split())}") from problem
     return {name: (_typed(name, value, f"{path}: {name}"), str(path)) for name, value in content.items()}
 
 
@@ -164,6 +161,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
         name = variable.removeprefix("WEFT_").lower()
         if name.endswith("_file") and name.removesuffix("_file") in _TYPES:
             name, text = name.removesuffix("_file"), _secret_file(variable, text)
+            if name in found:
+                raise Misconfigured(f"{variable} and {found[name][1]} are both set; set one of them")
         found[name] = (_typed(name, _parsed(name, text), variable), variable)
     return found
 
@@ -171,8 +170,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
 def _secret_file(variable: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as problem:
-        raise Misconfigured(f"{variable} is {path!r}; the file cannot be read: {problem.strerror}") from problem
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not text"
+        raise Misconfigured(f"{variable} is {path!r}; the file cannot be read: {why}") from problem
 
 
 def _parsed(name: str, text: str) -> Any:
@@ -191,19 +191,19 @@ def _typed(name: str, value: Any, where: str) -> Any:
     kind = _TYPES.get(name)
     if kind is None:
         raise Misconfigured(f"{where} is not a setting of weft; `weft config` lists them")
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and type(value) is int and abs(value) < 10**300:
         return float(value)
     if type(value) is not kind:
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
-        raise Misconfigured(f"{where} is {value!r}; it must be {wanted}")
+        raise Misconfigured(f"{where} is {_shown(value)[:120]}; it must be {wanted}")
     return value
 
 
 def _problems(config: Config) -> list[tuple[str, str]]:
     found = [
-        (name, f"it must start with one of {', '.join(schemes)}")
+        (name, f"it must start with one of {', '.join(f'{scheme}:' for scheme in schemes)}")
         for name, schemes in (("database", DATABASES), ("broker", BROKERS), ("blobs", BLOBS))
-        if (url := getattr(config, name)) and url.split(":", 1)[0] not in schemes
+        if (url := getattr(config, name)) and not url.startswith(tuple(f"{scheme}:" for scheme in schemes))
     ]
     found += [
         (name, f"it must be {low} or more" if high is None else f"it must be from {low} to {high}")
@@ -215,6 +215,12 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         for name, choices in _CHOICES.items()
         if getattr(config, name) not in choices
     ]
+    if not all(_LABEL.fullmatch(label) for label in config.label_set):
+        found.append(("labels", "each must be letters, digits, '.', '_', '=' or '-', at most 63"))
+    if config.worker_name and not _NAME.fullmatch(config.worker_name):
+        found.append(("worker_name", "it must be letters, digits, '.', '_' or '-', at most 100, or empty"))
+    if not config.host:
+        found.append(("host", "it must be an address such as 127.0.0.1"))
     if config.heartbeat_seconds * 2 > config.lease_seconds:
         found.append(("heartbeat_seconds", f"it must be at most half of lease_seconds ({config.lease_seconds:g})"))
     return found
@@ -233,3 +239,7 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("misfire_grace_seconds", 0, 86_400),
 )
 _CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info", "warning", "error")}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,62}", re.ASCII)
+_IN_ADDRESS = re.compile(r"^(\w[\w+.-]*://[^:/?#@]*):.*@", re.DOTALL)
+_IN_QUERY = re.compile(r"([?&]\w*pass(?:word|wd)?=)[^&]*", re.IGNORECASE)
