@@ -46,7 +46,8 @@ class Goal:
     def __str__(self) -> str:
         bounds = [("at least", self.at_least), ("at most", self.at_most)]
         asked = " and ".join(f"{word} {bound:,g}{self.unit}" for word, bound in bounds if bound is not None)
-        return f"{'met   ' if self.met else 'MISSED'} {self.what}: {self.value:,.4g}{self.unit} ({asked})"
+        value = f"{self.value:,.0f}" if self.value >= 1_000 else f"{self.value:.3g}"
+        return f"{'met   ' if self.met else 'MISSED'} {self.what}: {value}{self.unit} ({asked})"
 
 
 def judge(goals: Iterable[Goal]) -> int:

@@ -6,6 +6,7 @@ median; the goals are on the ratios, which hold on any machine better than the f
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Sequence
 from itertools import product
 
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
     with Servers() as servers:
         ours = [each for each in weft(servers) if chosen(each, options.only)]
         theirs: list[Contender] = [each for each in peers(servers) if chosen(each, options.only)]
+        if not ours and not theirs:
+            return stop(f"no contender has {' or '.join(options.only)} in its name")
         if theirs:
             install()
         results = measure([*ours, *theirs], options.runs, options.seconds)
@@ -39,12 +42,23 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench throughput", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="how often each is measured (5)")
+    parser.add_argument("--runs", type=positive, default=5, help="how often each is measured (5)")
     parser.add_argument("--seconds", type=float, default=4, help="how long a backlog should last (4)")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="WORD", help="only those with one of these in the name"
     )
     return parser.parse_args(arguments)
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be a whole number above 0")
+    return int(text)
+
+
+def stop(sentence: str) -> int:
+    print(f"bench: {sentence}", file=sys.stderr)
+    return 2
 
 
 def chosen(contender: Contender, words: Sequence[str]) -> bool:
@@ -66,7 +80,7 @@ def measure(contenders: Sequence[Contender], runs: int, seconds: float) -> Resul
     for run, processes, each in product(range(runs), PROCESSES, contenders):
         rate = each.drain(processes, sizes[each.name])
         results[each.name, processes].add(rate)
-        print(f"run {run + 1}: {each.name}, {processes} processes: {rate:,.0f}/s", flush=True)
+        print(f"run {run + 1}: {each.name}, {workers(processes)}: {rate:,.0f}/s", flush=True)
     return results
 
 
@@ -76,17 +90,21 @@ def backlog(contender: Contender, seconds: float) -> int:
 
 
 def report(results: Results, ours: Sequence[Contender], theirs: Sequence[Contender]) -> str:
-    best = {processes: fastest(results, theirs, processes) for processes in PROCESSES}
-    head = ["no-op tasks a second", *(f"{count} process{'es' * (count > 1)}" for count in PROCESSES), "× best peer (2)"]
+    best = fastest(results, theirs, 2)
+    head = ["no-op tasks a second", *map(workers, PROCESSES), "× best peer (2)"]
     rows = [
         [
             each.name,
-            *(results[each.name, count] for count in PROCESSES),
-            f"{results[each.name, 2].median / best[2]:.2f}" if best[2] else "",
+            *(results[each.name, processes] for processes in PROCESSES),
+            f"{results[each.name, 2].median / best:.2f}" if best else "",
         ]
         for each in [*ours, *theirs]
     ]
-    return "\n" + table(head, rows) + "\n"
+    return f"\n{table(head, rows)}\n"
+
+
+def workers(processes: int) -> str:
+    return "1 process" if processes == 1 else f"{processes} processes"
 
 
 def fastest(results: Results, contenders: Sequence[Contender], processes: int) -> float:
