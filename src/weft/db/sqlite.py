@@ -12,13 +12,12 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, pool
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from weft.db.database import Transaction, Unit, run_effects
 from weft.errors import DatabaseDown, Invalid
@@ -31,6 +30,30 @@ MOST_JOINED = 500
 LONGEST_COMMIT_SECONDS = 0.05
 
 Waiting = tuple[Unit[Any], "Future[Any]"]
+
+
+class Batch:
+    """The units of work of one commit, and what became of each."""
+
+    def __init__(self) -> None:
+        self.taken: list[Future[Any]] = []
+        self.done: dict[Future[Any], tuple[Any, Transaction]] = {}
+        self.failed: dict[Future[Any], Exception] = {}
+
+    def fail(self, problem: Exception) -> None:
+        self.done.clear()
+        self.failed = {future: self.failed.get(future, problem) for future in self.taken}
+
+    def settle(self) -> None:
+        """Tell everybody. Effects come first, so that who learns of a commit finds them under way."""
+        for _, tx in self.done.values():
+            run_effects(tx.effects)
+        for future, (value, _) in self.done.items():
+            if future.set_running_or_notify_cancel():
+                future.set_result(value)
+        for future, problem in self.failed.items():
+            if future.set_running_or_notify_cancel():
+                future.set_exception(_translated(problem))
 
 
 class SqliteEngines:
@@ -71,39 +94,30 @@ class SqliteEngines:
                 connection.exec_driver_sql("ROLLBACK")
 
     def _write_forever(self) -> None:
-        connection = self.engine.connect()
         while (first := self._waiting.get()) is not None:
+            batch = Batch()
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
-                settle = self._commit_together(connection, first)
+                self._commit_together(batch, first)
+            except Exception as problem:  # the commit itself failed: nobody's work is kept
+                batch.fail(problem)
             finally:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-            for resolve in settle:
-                resolve()
-        connection.close()
+            batch.settle()
 
-    def _commit_together(self, connection: Connection, first: Waiting) -> list[Callable[[], None]]:
-        """Run ``first`` and whoever else waits in one commit; return how to tell each its outcome."""
-        done: list[tuple[Future[Any], Any, Transaction]] = []
-        failed: list[Callable[[], None]] = []
-        try:
+    def _commit_together(self, batch: Batch, first: Waiting) -> None:
+        """Run ``first`` and whoever else waits in one commit."""
+        batch.taken.append(first[1])
+        with self.engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-            self._run_waiting(connection, first, done, failed)
-            connection.exec_driver_sql("COMMIT")
-        except Exception as problem:
-            _roll_back(connection)
-            down = DatabaseDown(getattr(problem, "orig", problem))
-            pending = [future for future, _, _ in done] or [first[1]]
-            return [*failed, *(_fail(future, down) for future in pending if not future.done())]
-        return [*failed, *(_succeed(future, value, tx) for future, value, tx in done)]
+            try:
+                self._run_waiting(batch, connection, first)
+                connection.exec_driver_sql("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
 
-    def _run_waiting(
-        self,
-        connection: Connection,
-        first: Waiting,
-        done: list[tuple[Future[Any], Any, Transaction]],
-        failed: list[Callable[[], None]],
-    ) -> None:
+    def _run_waiting(self, batch: Batch, connection: Connection, first: Waiting) -> None:
         deadline = time.monotonic() + LONGEST_COMMIT_SECONDS
         turn: Waiting | None = first
         while turn is not None:
@@ -111,13 +125,16 @@ class SqliteEngines:
             tx = Transaction(connection)
             connection.exec_driver_sql("SAVEPOINT one")
             try:
-                done.append((future, work(tx), tx))
-                connection.exec_driver_sql("RELEASE one")
-            except Exception as problem:
+                value = work(tx)
+            except Exception as problem:  # this one is rolled back alone
                 connection.exec_driver_sql("ROLLBACK TO one")
-                connection.exec_driver_sql("RELEASE one")
-                failed.append(_fail(future, problem))
-            turn = self._next() if len(done) < MOST_JOINED and time.monotonic() < deadline else None
+                batch.failed[future] = problem
+            else:
+                batch.done[future] = (value, tx)
+            connection.exec_driver_sql("RELEASE one")
+            turn = self._next() if len(batch.taken) < MOST_JOINED and time.monotonic() < deadline else None
+            if turn is not None:
+                batch.taken.append(turn[1])
 
     def _next(self) -> Waiting | None:
         try:
@@ -170,18 +187,5 @@ def _roll_back(connection: Connection) -> None:
         pass  # no transaction was open: BEGIN itself had failed
 
 
-def _fail(future: Future[Any], problem: BaseException) -> Callable[[], None]:
-    def tell() -> None:
-        if future.set_running_or_notify_cancel():
-            future.set_exception(problem)
-
-    return tell
-
-
-def _succeed(future: Future[Any], value: Any, tx: Transaction) -> Callable[[], None]:
-    def tell() -> None:
-        run_effects(tx.effects)
-        if future.set_running_or_notify_cancel():
-            future.set_result(value)
-
-    return tell
+def _translated(problem: Exception) -> Exception:
+    return DatabaseDown(problem.orig) if isinstance(problem, OperationalError) else problem
