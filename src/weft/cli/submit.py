@@ -102,7 +102,7 @@ def read_object(what: str, text: str) -> dict[str, Any]:
 
 def _new_run(definition: dict[str, Any], key: str | None) -> NewRun:
     """The run as a task of this definition would make it, checked by its executor."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from weft.app import check_spec
     from weft.runs.model import Trigger
