@@ -21,6 +21,7 @@ from tests.servers import processes
 from tests.servers.server import free_port
 from tests.waiting import eventually
 from weft.app import App, open_app
+from weft.clock import Clock, now
 from weft.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -149,16 +150,17 @@ class Cluster:
     def environment(self, **settings: Any) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
         values = {f"WEFT_{name.upper()}": str(value) for name, value in (self._settings | settings).items()}
-        return inherited | values | {"PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join([str(ROOT), *filter(None, [inherited.get("PYTHONPATH")])])
+        return inherited | values | {"PYTHONPATH": path}
 
     @property
     def config(self) -> Config:
         return Config(**self._settings)
 
     @asynccontextmanager
-    async def app(self) -> AsyncIterator[App]:
+    async def app(self, clock: Clock = now) -> AsyncIterator[App]:
         """This process's own view of the cluster."""
-        app = await open_app(self.config)
+        app = await open_app(self.config, clock)
         try:
             yield app
         finally:
