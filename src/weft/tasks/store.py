@@ -211,4 +211,7 @@ def project_rows(tx: Transaction) -> list[Any]:
 
 
 def limit_rows(tx: Transaction) -> dict[str, int]:
-    return {row.key: row.max_running for row in tx.rows(select(schema.limits.c.key, schema.limits.c.max_running))}
+    """The limits of projects and tags."""
+    key = schema.limits.c.key
+    query = select(key, schema.limits.c.max_running).where(key.like("project:%") | key.like("tag:%"))
+    return {row.key: row.max_running for row in tx.rows(query)}
