@@ -192,6 +192,7 @@ async def keep_counted(app: App, tasks: list[Task]) -> int:
     return len(await app.tasks.apply(Wanted(tuple(tasks))))
 
 
+@pytest.mark.parametrize("database_kind", ["postgres"])
 async def test_more_tasks_than_one_statement_can_name_are_applied(app: App) -> None:
     many = 35_000
     await keep(app, *(noop(f"t{number}") for number in range(many)))
@@ -214,11 +215,6 @@ async def test_a_start_with_a_wrong_value_is_refused(app: App) -> None:
 async def test_a_task_that_is_not_there_is_named(app: App, call: str) -> None:
     with pytest.raises(NotFound, match="there is no task default/nobody"):
         await getattr(app.tasks, call)("default", "nobody")
-
-
-async def test_names_that_differ_only_in_case_are_different_tasks(app: App) -> None:
-    await keep(app, noop("t"), noop("T"))
-    assert len(await app.tasks.all()) == 2
 
 
 async def test_a_new_schedule_waits_for_its_first_tick_after_now(app: App) -> None:

@@ -13,7 +13,7 @@ from weft.errors import Invalid
 PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 UNTOUCHED = {"script"}
 """Fields that are code: values reach them as environment variables, never as text to be executed."""
-TEXTS = {"argv", "env", "headers"}
+TEXTS = {"argv", "interpreter", "env", "headers"}
 """Fields that hold nothing but texts: a number becomes its text there."""
 
 
