@@ -162,3 +162,7 @@ async def another_app(database_url: str, clock: SetClock, tmp_path: Path) -> Asy
 @pytest_asyncio.fixture
 async def app(another_app: OpenApp) -> App:
     return await another_app()
+
+
+on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+"""For what has nothing to do with the kind of the database."""

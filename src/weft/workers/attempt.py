@@ -11,6 +11,7 @@ from pathlib import Path
 from weft.errors import WeftError
 from weft.ports import Blobs, Ended, Executor, Work
 from weft.runs.model import Ending, Lease
+from weft.workers.answers import proper
 from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "folder", "lease", "log", "root", "stopped", "task")
+    __slots__ = ("ending", "executed", "folder", "lease", "log", "root", "stopped", "task")
 
     def __init__(self, lease: Lease, root: Path) -> None:
         self.lease, self.root = lease, root
@@ -34,6 +35,7 @@ class Running:
         self.log = LogSpool(self.make_folder, lease.spec.log_bytes)
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
+        self.executed = False
         self.ending: Ending | None = None
 
     def make_folder(self) -> Path:
@@ -44,8 +46,8 @@ class Running:
         return self.folder
 
     def stop(self, why: str) -> None:
-        """Stop it once; the first reason counts, except that a lost lease overrides."""
-        if not self.stopped or why == "lost":
+        """Stop it once; the first reason counts, except that a lost lease overrides. What has ended is left alone."""
+        if not self.executed and (not self.stopped or why == "lost"):
             self.stopped = why
             if self.task is not None:
                 self.task.cancel()
@@ -64,6 +66,7 @@ async def see_through(running: Running, executor: Callable[[str], Executor], blo
             raise
         ended = None
     finally:
+        running.executed = True
         if timer is not None:
             timer.cancel()
     if running.stopped == "lost":
@@ -75,12 +78,22 @@ async def see_through(running: Running, executor: Callable[[str], Executor], blo
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
 
 
+def ending_of(running: Running) -> Ending | None:
+    """How a finished attempt ended, also one that was stopped before its first step; None where it was lost."""
+    if running.ending is not None or running.stopped == "lost":
+        return running.ending
+    if running.stopped:
+        return _ending(running, None, None)
+    reason = "the worker could not see it through; its log has the reason"
+    return Ending(running.lease.run_id, running.lease.attempt, "failed", reason)
+
+
 async def _execute(running: Running, executor: Callable[[str], Executor]) -> Ended:
     lease = running.lease
     try:
         chosen = executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        return await chosen.execute(_work(running, folder))
+        return proper(await chosen.execute(_work(running, folder)), lease.kind)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))
     except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
@@ -112,7 +125,7 @@ async def _keep_log(running: Running, blobs: Blobs) -> str | None:
     key = f"logs/{running.lease.run_id}/{running.lease.attempt}.log"
     try:
         await blobs.put(key, running.log.whole())
-    except OSError as problem:
+    except (OSError, WeftError) as problem:
         log.error("log not kept", extra={"run_id": running.lease.run_id, "why": str(problem)})
         return None
     finally:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from weft.errors import WeftError
 from weft.workers.protocol import Beat, Orders, WorkerProtocol
@@ -50,10 +51,7 @@ class Heart:
 
     def _run(self) -> None:
         self._loop.run_forever()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(_cancel(asyncio.all_tasks(self._loop)))
         self._loop.close()
 
     async def _beat_forever(self, member: Member) -> None:
@@ -67,5 +65,14 @@ class Heart:
         except WeftError as problem:
             log.warning("heartbeat not delivered", extra={"worker_id": member.worker_id, "why": str(problem)})
             return
+        except Exception:  # the heart goes on, whatever one beat ran into
+            log.exception("heartbeat not delivered", extra={"worker_id": member.worker_id})
+            return
         if member.worker_id in self._members and not member.loop.is_closed():
             member.loop.call_soon_threadsafe(member.obey, orders)
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

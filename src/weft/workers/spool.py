@@ -10,12 +10,12 @@ from pathlib import Path
 class LogSpool:
     """The log of one attempt: written live, capped, read back in pieces."""
 
-    __slots__ = ("_cap", "_file", "_make_folder", "dropped", "seq", "shipped", "written")
+    __slots__ = ("_cap", "_file", "_make_folder", "_offered", "dropped", "seq", "shipped", "written")
 
     def __init__(self, make_folder: Callable[[], Path], cap: int) -> None:
         self._make_folder, self._cap = make_folder, cap
         self._file = -1
-        self.written = self.dropped = self.shipped = self.seq = 0
+        self.written = self.dropped = self.shipped = self.seq = self._offered = 0
 
     def write(self, data: bytes) -> None:
         room = self._cap - self.written
@@ -32,10 +32,12 @@ class LogSpool:
             view = view[count:]
 
     def unshipped(self, most: int = 256_000) -> bytes:
-        """The next piece that was not shipped yet."""
+        """The next piece that was not shipped yet; the same bytes for the same number, however often it is asked."""
         if self._file < 0 or self.shipped >= self.written:
             return b""
-        return os.pread(self._file, min(most, self.written - self.shipped), self.shipped)
+        if self._offered <= self.shipped:
+            self._offered = min(self.shipped + most, self.written)
+        return os.pread(self._file, self._offered - self.shipped, self.shipped)
 
     def mark_shipped(self, data: bytes) -> None:
         self.shipped += len(data)

@@ -16,7 +16,7 @@ from weft.errors import BrokerDown, WeftError
 from weft.ports import Blobs, Breaker, Broker, Executor
 from weft.runs.lanes import queues_for
 from weft.runs.model import Ending, Lease
-from weft.workers.attempt import Running, see_through
+from weft.workers.attempt import Running, ending_of, see_through
 from weft.workers.heart import Heart
 from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
 from weft.workers.reports import Reports
@@ -63,8 +63,8 @@ class Worker:
         self._started = self._done = 0
         self._draining = asyncio.Event()
         self._room = asyncio.Event()
-        self._leasing_since_beat = False
-        self._strange: set[tuple[int, int]] = set()
+        self._leases_begun = self._leases_ended = 0
+        self._strange: dict[tuple[int, int], int] = {}
         self._kinds_with_breakers: set[str] = set()
         self._rejoining: asyncio.Task[None] | None = None
         self._reports = Reports(protocol, self._room.set)
@@ -80,9 +80,10 @@ class Worker:
         finally:
             await self._give_back()
             await self._reports.drain()
-            reporting.cancel()
-            shipping.cancel()
-            await asyncio.gather(reporting, shipping, return_exceptions=True)
+            beside = [reporting, shipping, *([self._rejoining] if self._rejoining else [])]
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self._leave()
 
     def drain(self) -> None:
@@ -148,11 +149,14 @@ class Worker:
             self.drain()
 
     async def _lease(self, want: int) -> list[Lease]:
-        self._leasing_since_beat = True
-        leases = await self._protocol.lease(self._id, want)
-        for lease in leases:
-            self._start(lease)
-        return leases
+        self._leases_begun += 1
+        try:
+            leases = await self._protocol.lease(self._id, want)
+            for lease in leases:
+                self._start(lease)
+            return leases
+        finally:
+            self._leases_ended = self._leases_begun
 
     def _start(self, lease: Lease) -> None:
         self._started += 1
@@ -166,8 +170,8 @@ class Worker:
         running = self._running.pop(key)
         self._done += 1
         self._room.set()
-        if running.ending is not None:
-            self._reports.add(running.ending)
+        if (ending := ending_of(running)) is not None:
+            self._reports.add(ending)
 
     async def _listen(self, queues: list[str]) -> None:
         """Wait for a ring, the end of the poll interval or the word to drain, whichever comes first."""
@@ -190,7 +194,8 @@ class Worker:
     async def _ship_forever(self) -> None:
         while True:
             await asyncio.sleep(self._habits.ship_seconds)
-            pieces = [(r, r.log.unshipped()) for r in self._running.values() if r.log.written > r.log.shipped]
+            offered = [(r, r.log.unshipped()) for r in self._running.values() if r.log.written > r.log.shipped]
+            pieces = [(r, data) for r, data in offered if data]
             if not pieces:
                 continue
             chunks = [LogChunk(r.lease.run_id, r.lease.attempt, r.log.seq, data) for r, data in pieces]
@@ -228,9 +233,16 @@ class Worker:
 
     def _breakers(self) -> list[Breaker]:
         kinds = {running.lease.kind for running in list(self._running.values())} | self._kinds_with_breakers
-        found = [(kind, list(self._executor(kind).breakers())) for kind in kinds]
+        found = [(kind, self._breakers_of(kind)) for kind in kinds]
         self._kinds_with_breakers = {kind for kind, breakers in found if breakers}
         return [breaker for _, breakers in found for breaker in breakers]
+
+    def _breakers_of(self, kind: str) -> list[Breaker]:
+        try:
+            return list(self._executor(kind).breakers())
+        except Exception as problem:  # an executor is somebody's plug-in: its fault must not stop the heart
+            log.warning("breakers not told", extra={"kind": kind, "why": f"{type(problem).__name__}: {problem}"})
+            return []
 
     def _obey(self, orders: Orders) -> None:
         """Act on the answer to a heartbeat."""
@@ -249,13 +261,13 @@ class Worker:
     def _settle_differences(self, held: set[tuple[int, int]]) -> None:
         """Give back leases that never reached us, and stop runs that are no longer ours.
 
-        A difference counts once it was seen at two beats with no lease under way between them: until then it may be a
-        lease or a report that is on its way.
+        A difference counts once it was seen at two beats and the lease that was under way at the first is over: until
+        then it may be a lease or a report that is on its way.
         """
         known = set(self._running) | self._reports.keys
         strange = held ^ known
-        certain = strange & self._strange if not self._leasing_since_beat else set()
-        self._strange, self._leasing_since_beat = strange, False
+        certain = {key for key in strange if self._strange.get(key, self._leases_begun + 1) <= self._leases_ended}
+        self._strange = {key: self._strange.get(key, self._leases_begun) for key in strange}
         for key in certain & held:
             self._reports.add(
                 Ending(run_id=key[0], attempt=key[1], outcome="released", reason="the lease was not received")

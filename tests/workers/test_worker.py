@@ -1,0 +1,311 @@
+"""A worker sees runs through to their ends, and stops them when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import on_sqlite
+from tests.runs.acting import facts, submit, submit_many
+from tests.waiting import PATIENCE_SECONDS, eventually
+from tests.workers.acting import HABITS, Failing, Obedient, ended, working
+from weft.app import App
+from weft.ports import Ended
+from weft.runs.model import RunState
+
+
+async def test_a_worker_sees_every_run_to_its_end(app: App) -> None:
+    run_ids = await submit_many(app, 50)
+    failing = await submit(app, spec={"fail": "no such page"})
+    async with working(app):
+        for run_id in run_ids:
+            assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+        run = await ended(app, failing)
+    assert (run.state, run.reason, run.worker) == (RunState.FAILED, "no such page", "w1")
+    assert await facts(app, failing) == ["run_queued", "run_started", "run_finished"]
+
+
+@on_sqlite
+async def test_a_run_that_is_submitted_to_an_idle_worker_starts_by_the_ring(app: App) -> None:
+    executor = Obedient()
+    async with working(app, executor, habits=replace(HABITS, poll_seconds=3600)):
+        await eventually(lambda: worker_is(app, "online"))
+        await executor.has_started(await submit(app))
+
+
+async def worker_is(app: App, state: str, name: str = "w1") -> bool:
+    return [worker.state for worker in await app.workers.all() if worker.name == name][-1:] == [state]
+
+
+@on_sqlite
+async def test_a_worker_runs_no_more_at_once_than_its_capacity(app: App) -> None:
+    run_ids = await submit_many(app, 5)
+    executor = Obedient()
+    async with working(app, executor, capacity=2):
+        await executor.has_started(run_ids[1])
+        await eventually(lambda: worker_is(app, "busy"))
+        assert len(executor.started) == 2
+        executor.end(run_ids[0])
+        await executor.has_started(run_ids[2])
+        assert len(executor.started) == 3
+
+
+@on_sqlite
+async def test_what_an_executor_tells_is_kept_on_the_run(app: App) -> None:
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor):
+        work = await executor.has_started(run_id)
+        assert (work.attempt, work.project, work.task) == (1, "shop", "prices")
+        executor.end(run_id, "failed", reason="exit 3", exit_code=3, signal=9, result={"items": 2})
+        run = await ended(app, run_id)
+    assert (run.reason, run.exit_code, run.signal, run.result) == ("exit 3", 3, 9, {"items": 2})
+
+
+@on_sqlite
+async def test_a_postponed_run_goes_back_uncounted_until_its_time(app: App) -> None:
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor):
+        await executor.has_started(run_id)
+        executor.end(run_id, "postponed", reason="breaker open", retry_after_seconds=30.0)
+        await eventually(lambda: told(app, run_id))
+    run = await app.runs.get(run_id)
+    assert (run.state, run.tries, run.not_before is not None) == (RunState.QUEUED, 0, True)
+
+
+async def test_a_cancel_reaches_the_process_of_a_run(app: App, tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; sleep 600"
+    run_id = await submit(app, kind="shell", spec={"script": script}, grace_seconds=5.0)
+    async with working(app):
+        await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+        pid = int((tmp_path / "pid").read_text())
+        await app.runs.cancel(run_id)
+        run = await ended(app, run_id)
+    assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled while running")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@on_sqlite
+async def test_a_run_that_takes_too_long_is_stopped(app: App) -> None:
+    run_id = await submit(app, timeout_seconds=0.05)
+    executor = Obedient()
+    async with working(app, executor):
+        run = await ended(app, run_id)
+    assert (run.state, run.outcome, run.reason) == (RunState.FAILED, "timeout", "ran longer than its timeout of 0.05 s")
+    assert executor.stopped == [(run_id, 1)]
+
+
+@on_sqlite
+async def test_a_timed_out_run_is_tried_again(app: App) -> None:
+    run_id = await submit(app, timeout_seconds=0.05, retries=1)
+    async with working(app, Obedient()):
+        await eventually(lambda: told(app, run_id))
+    assert (await app.runs.get(run_id)).state is RunState.QUEUED
+    assert (await app.runs.attempts(run_id))[0].outcome == "timeout"
+
+
+BROKEN: dict[str, Any] = {
+    "raises": lambda: 1 / 0,
+    "says an outcome that there is not": lambda: Ended(outcome="perfect"),
+    "says an outcome that is not its to say": lambda: Ended(outcome="lost"),
+    "returns nothing": lambda: None,
+    "has a result that is no JSON": lambda: Ended(outcome="succeeded", result={"when": object()}),
+    "has a result that is no text": lambda: Ended(outcome="succeeded", result={"name": "\udcff"}),
+    "has a very large result": lambda: Ended(outcome="succeeded", result={"page": "x" * 20_000_000}),
+    "gives a reason that no database takes": lambda: Ended(outcome="failed", reason="nul \0, \udcff"),
+    "gives a reason that is no text": lambda: Ended(outcome="failed", reason=ValueError("x")),  # type: ignore[arg-type]
+    "gives an exit code out of range": lambda: Ended(outcome="failed", exit_code=2**70),
+    "asks to wait until the end of time": lambda: Ended(outcome="postponed", retry_after_seconds=float("inf")),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+async def test_a_broken_executor_ends_its_run_and_not_the_worker(
+    app: App, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    broken, healthy = await submit(app, kind="broken"), await submit(app)
+    async with working(app, {"broken": Failing(BROKEN[fault])}):
+        assert (await ended(app, healthy)).state is RunState.SUCCEEDED
+        await eventually(lambda: told(app, broken))
+        assert (await ended(app, await submit(app))).state is RunState.SUCCEEDED
+
+
+async def told(app: App, run_id: int) -> bool:
+    """Whether an attempt of the run has ended."""
+    return bool(await app.runs.attempts(run_id))
+
+
+@on_sqlite
+async def test_an_unknown_kind_fails_with_a_sentence(app: App) -> None:
+    run_id = await submit(app, kind="teleport")
+    async with working(app):
+        run = await ended(app, run_id)
+    assert run.state is RunState.FAILED
+    assert run.reason is not None
+    assert "teleport" in run.reason
+
+
+@on_sqlite
+async def test_a_worker_beats_on_while_an_executor_cannot_tell_its_breakers(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    class Silent(Obedient):
+        def breakers(self) -> Any:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    executor = Silent()
+    run_id = await submit(app)
+    async with working(app, executor):
+        await executor.has_started(run_id)
+        beats = await beats_of(app)
+        await eventually(lambda: beats_above(app, beats + 3))
+
+
+async def beats_of(app: App, name: str = "w1") -> int:
+    from weft.workers import store
+
+    worker = await app.workers.get(name)
+    return (await app.db.read(store.beats))[worker.id]
+
+
+async def beats_above(app: App, count: int) -> bool:
+    return await beats_of(app) > count
+
+
+@on_sqlite
+async def test_the_heart_beats_while_the_loop_is_blocked(app: App) -> None:
+    executor = Obedient()
+    run_id = await submit(app)
+    seen: list[int] = []
+    async with working(app, executor):
+        await executor.has_started(run_id)
+        looking, stop = threading.Event(), threading.Event()
+        thread = threading.Thread(target=watch_beats, args=(app, seen, looking, stop))
+        thread.start()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(set(seen)) < 4 and time.monotonic() < deadline:
+            looking.wait(0.01)  # the loop of the worker stands still all the while
+        stop.set()
+        thread.join()
+    assert len(set(seen)) >= 4
+
+
+def watch_beats(app: App, seen: list[int], looking: threading.Event, stop: threading.Event) -> None:
+    from sqlalchemy import select
+
+    from weft.db import schema
+
+    while not stop.is_set():
+        with app.db.engine.connect() as connection:
+            seen.append(int(connection.execute(select(schema.workers.c.beats)).scalar_one()))
+        looking.set()
+
+
+@on_sqlite
+async def test_a_live_log_is_seen_while_the_run_goes_on_and_the_blob_after_its_end(app: App) -> None:
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor):
+        work = await executor.has_started(run_id)
+        work.log.write(b"one\n")
+        await eventually(lambda: log_is(app, run_id, b"one\n"))
+        work.log.write(b"two\n")
+        await eventually(lambda: log_is(app, run_id, b"one\ntwo\n"))
+        work.log.write(b"three\n")
+        executor.end(run_id)
+        await ended(app, run_id)
+    assert await app.runs.log(run_id) == b"one\ntwo\nthree\n"
+    (attempt,) = await app.runs.attempts(run_id)
+    assert attempt.log_key is not None
+    assert await app.blobs.get(attempt.log_key) == b"one\ntwo\nthree\n"
+    assert await app.runs.live_log(run_id, 1) == []
+
+
+async def log_is(app: App, run_id: int, text: bytes) -> bool:
+    return await app.runs.log(run_id) == text
+
+
+@on_sqlite
+async def test_a_log_is_capped_and_says_how_much_was_dropped(app: App) -> None:
+    run_id = await submit(app, log_bytes=10)
+    executor = Obedient()
+    async with working(app, executor):
+        work = await executor.has_started(run_id)
+        work.log.write(b"0123456")
+        work.log.write(b"789abcdef")
+        work.log.write(b"more")
+        executor.end(run_id)
+        await ended(app, run_id)
+    assert await app.runs.log(run_id) == b"0123456789\n[weft] 10 bytes dropped: the log is capped at 10 bytes\n"
+
+
+@on_sqlite
+async def test_nothing_of_a_run_is_left_on_the_worker_s_disk(app: App) -> None:
+    run_id = await submit(app, kind="shell", spec={"script": "echo hello > file; echo done"})
+    async with working(app):
+        assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+    folder = app.config.folder / "runs" / "w1"
+    assert not folder.exists() or list(folder.iterdir()) == []
+
+
+@on_sqlite
+async def test_a_stop_that_comes_while_the_log_is_kept_does_not_undo_the_end(app: App) -> None:
+    run_id = await submit(app)
+    executor, blobs = Obedient(), SlowBlobs(app.blobs)
+    async with working(app, executor, blobs=blobs) as (worker, task):
+        work = await executor.has_started(run_id)
+        work.log.write(b"all is well\n")
+        executor.end(run_id)
+        await blobs.asked.wait()
+        worker.drain()
+        worker.drain()
+        await asyncio.sleep(0)
+        blobs.go_on.set()
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
+    run = await app.runs.get(run_id)
+    assert run.state is RunState.SUCCEEDED
+    assert await app.runs.log(run_id) == b"all is well\n"
+
+
+class SlowBlobs:
+    """A blob store that keeps nothing before the test lets it."""
+
+    def __init__(self, blobs: Any) -> None:
+        self._blobs = blobs
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def put(self, key: str, data: bytes) -> None:
+        self.asked.set()
+        await self.go_on.wait()
+        await self._blobs.put(key, data)
+
+
+@on_sqlite
+async def test_a_log_that_cannot_be_kept_does_not_keep_the_run_from_ending(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    class Full:
+        async def put(self, key: str, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor, blobs=Full()):
+        (await executor.has_started(run_id)).log.write(b"words")
+        executor.end(run_id)
+        assert (await ended(app, run_id)).state is RunState.SUCCEEDED
