@@ -1,0 +1,114 @@
+"""R01: an acknowledged submit is never lost by a process crash.
+
+Clients submit no-op runs as fast as they are acknowledged while clients, control processes, workers, the broker and the
+database are killed with SIGKILL in random order and started again 0 to 3 seconds later. When all is quiet, every
+acknowledged run must be there exactly once and have succeeded. Red control: clients are told before the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import chaos, checker
+from experiments.clients import clients, story, victim
+from experiments.cluster import Cluster
+from experiments.report import Report
+from tests import servers
+
+RED = "r01:acknowledge_before_commit"
+UNCOMMITTED_SECONDS = 0.03
+HANDS = 4
+"""Submits that each client has under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much of it."""
+
+    kills: int
+    clients: int
+    every: chaos.Span
+    down: chaos.Span
+    acknowledged: int
+    """In all; an experiment with fewer has shown too little."""
+
+
+REDUCED = Size(kills=18, clients=2, every=(0.2, 0.7), down=(0.0, 1.5), acknowledged=500)
+FULL = Size(kills=100, clients=8, every=(2.0, 5.0), down=(0.0, 3.0), acknowledged=50_000)
+SHOWING = Size(kills=12, clients=3, every=(0.2, 0.5), down=(0.0, 0.3), acknowledged=0)
+"""Enough for the red control, which kills clients only."""
+
+
+async def experiment(*, full: bool = False, red: bool = False) -> Report:
+    report = Report("R01")
+    size = SHOWING if red else FULL if full else REDUCED
+    await embedded(report, size, red=red)
+    if not red:
+        with servers.postgresql() as database:
+            await distributed(report, "PostgreSQL and Redis", database, servers.redis, size)
+            await distributed(report, "PostgreSQL and RabbitMQ", database, servers.rabbitmq, size)
+    acknowledged = report.total.acknowledged
+    report.expect(acknowledged >= size.acknowledged, f"only {acknowledged} submits were acknowledged")
+    return report
+
+
+async def embedded(report: Report, size: Size, *, red: bool) -> None:
+    """SQLite, one control process and two workers."""
+    with Cluster() as cluster:
+        roles = [cluster.serve(), cluster.worker("w1"), cluster.worker("w2")]
+        victims = [] if red else [chaos.role_victim(role) for role in roles]
+        await scene(report, "SQLite", cluster, victims, size, red=red)
+
+
+async def distributed(
+    report: Report, name: str, database: servers.Server, start_broker: Callable[[], servers.Server], size: Size
+) -> None:
+    """Two control processes and two workers, whose servers are killed as well."""
+    with start_broker() as broker, Cluster(database=database.new_database(), broker=broker.url) as cluster:
+        roles = [cluster.serve("serve1"), cluster.serve("serve2"), cluster.worker("w1"), cluster.worker("w2")]
+        victims = [chaos.role_victim(role) for role in roles]
+        victims += [chaos.server_victim(database), chaos.server_victim(broker)]
+        await scene(report, name, cluster, victims, size, red=False)
+
+
+async def scene(
+    report: Report, name: str, cluster: Cluster, victims: Sequence[chaos.Victim], size: Size, *, red: bool
+) -> None:
+    began = time.monotonic()
+    seed = random.randrange(1_000_000)
+    async with cluster.app() as app:
+        await cluster.ready(app)
+        async with clients(cluster, size.clients, red=RED if red else None, hands=HANDS) as started:
+            everyone = [*victims, *(victim(cluster, role) for role in started)]
+            killing = chaos.Chaos(everyone, random.Random(seed))
+            await killing.run(size.kills, every=size.every, down=size.down)
+            fallen = [*killing.fallen, *cluster.fallen()]
+            report.expect(not fallen, f"{name}: without being killed {fallen}")
+        more = {"kills": killing.kills.total(), "seconds": time.monotonic() - began}
+        await checker.check(report, name, app, lambda: story(cluster), patience=120, **more)
+    report.note(f"{name}: seed {seed}, kills {dict(killing.kills)}")
+
+
+def acknowledge_before_commit() -> None:
+    """Answer as soon as the rows are written, a moment before they are committed."""
+    from weft.db.database import Database
+
+    async def transact(self: Database, work: Any, *, urgent: bool = False) -> Any:
+        early: Future[Any] = Future()
+
+        def told_early(tx: Any) -> Any:
+            value = work(tx)
+            early.set_result(value)
+            time.sleep(UNCOMMITTED_SECONDS)
+            return value
+
+        self._engines.submit(told_early, urgent=urgent)
+        return await asyncio.wrap_future(early)
+
+    Database.transact = transact  # type: ignore[method-assign]
