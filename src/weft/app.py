@@ -63,6 +63,7 @@ class App:
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""
         if not await self.tasks.all() and not await self.runs.find({}, limit=1):
+            # Without a port there is nothing for the example to check.
             wanted = taskfile.read(Path(__file__).parent / "examples" / "tasks.toml")
             await self.tasks.apply(_on_port(wanted, self.config.port))
 
@@ -106,7 +107,7 @@ def _on_port(wanted: Wanted, port: int) -> Wanted:
     tasks = (
         replace(task, params=task.params | ({"port": port} if "port" in task.params else {})) for task in wanted.tasks
     )
-    return Wanted(tuple(tasks), wanted.projects)
+    return Wanted(tuple(t for t in tasks if port or "port" not in t.params), wanted.projects)
 
 
 def sweep(folder: Path) -> int:

@@ -113,6 +113,15 @@ def test_nothing_is_cancelled_where_one_run_is_unknown(shell: Shell) -> None:
     assert shell.document("runs", "show", "1")["state"] == "queued"
 
 
+def test_an_ended_run_is_queued_again_with_its_spec(shell: Shell) -> None:
+    shell.ok(*NOOP)
+    early = shell("runs", "again", "1")
+    assert (early.code, early.err) == (1, "run 1 has not ended yet (queued); cancel it first\n")
+    shell.ok("runs", "cancel", "1")
+    assert shell.ok("runs", "again", "1").out == "run 2 is queued for run 1\n"
+    assert shell.document("runs", "show", "2")["trigger"] == "retry"
+
+
 def test_a_key_makes_one_run(shell: Shell) -> None:
     assert shell.document(*NOOP, "--key", "k") == {"run_id": 1, "fresh": True, "why": ""}
     assert shell.document(*NOOP, "--key", "k") == {"run_id": 1, "fresh": False, "why": "same idempotency key"}

@@ -79,6 +79,18 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
 
 
 @app.command(cls=Command)
+def again(context: typer.Context, run_ids: RunIds) -> None:
+    """Queue ended runs once more, each as a new run with the spec that it had."""
+
+    async def queue_each(weft: App) -> list[int]:
+        return [(await weft.runs.again(run_id)).run_id for run_id in run_ids]
+
+    found = ask(context, queue_each)
+    lines = [f"run {new} is queued for run {old}" for old, new in zip(run_ids, found, strict=True)]
+    answer(context, [{"run_id": new} for new in found], lambda: "\n".join(lines))
+
+
+@app.command(cls=Command)
 def log(
     context: typer.Context,
     run_id: RunId,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import msgspec
 from sqlalchemy import JSON, Column, Select, Table, Text, Update, bindparam, cast, func, insert, select, text, update
 from sqlalchemy import Sequence as IdSequence
-from sqlalchemy.dialects.mysql import insert as mysql_insert
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from weft.db import schema
 from weft.db.database import Transaction
@@ -105,12 +103,11 @@ def _update_alike(tx: Transaction, table: Table, same: Row, ids: list[int], matc
 def insert_missing(tx: Transaction, table: Table, row: Row) -> None:
     """Insert ``row`` unless one with its key exists; a concurrent insert of the same key is waited for."""
     dialect = tx.connection.dialect.name
-    if dialect == "postgresql":
-        tx.execute(postgres_insert(table).values(row).on_conflict_do_nothing())
-    elif dialect == "sqlite":
-        tx.execute(sqlite_insert(table).values(row).on_conflict_do_nothing())
-    else:
-        tx.execute(mysql_insert(table).values(row).prefix_with("IGNORE"))
+    if dialect in ("mysql", "mariadb"):
+        tx.execute(insert(table).values(row).prefix_with("IGNORE"))
+    else:  # the dialect of the open connection is loaded; the others are left alone, because loading one takes time
+        conflicts_ignored = import_module(f"sqlalchemy.dialects.{dialect}").insert(table).on_conflict_do_nothing()
+        tx.execute(conflicts_ignored.values(row))
 
 
 def skip_locked(query: Select[Any]) -> Select[Any]:

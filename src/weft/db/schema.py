@@ -27,7 +27,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects.mysql import MEDIUMBLOB, MEDIUMTEXT
 
 VERSION = 1
 """The number of the newest migration."""
@@ -36,8 +35,8 @@ metadata = MetaData()
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
 Moment = BigInteger
-Json = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
-Blob = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
+Json = Text().with_variant(Text(2**24 - 1), "mysql", "mariadb")
+Blob = LargeBinary().with_variant(LargeBinary(2**24 - 1), "mysql", "mariadb")
 Name = String(100)
 
 

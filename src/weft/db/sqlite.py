@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, pool
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from weft.db.database import Transaction, Unit, run_effects
 from weft.errors import DatabaseDown, Invalid
@@ -86,12 +86,15 @@ class SqliteEngines:
         os.close(self._lock_file)
 
     def _read(self, work: Unit[T]) -> T:
-        with self.engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN")
-            try:
-                return work(Transaction(connection))
-            finally:
-                connection.exec_driver_sql("ROLLBACK")
+        try:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN")
+                try:
+                    return work(Transaction(connection))
+                finally:
+                    connection.exec_driver_sql("ROLLBACK")
+        except DatabaseError as problem:
+            raise _translated(problem) from problem
 
     def _write_forever(self) -> None:
         while (first := self._waiting.get()) is not None:
@@ -188,4 +191,7 @@ def _roll_back(connection: Connection) -> None:
 
 
 def _translated(problem: Exception) -> Exception:
-    return DatabaseDown(problem.orig) if isinstance(problem, OperationalError) else problem
+    """A file that cannot be used is a database that does not answer; a row that is refused is the caller's matter."""
+    if isinstance(problem, DatabaseError) and type(problem) in (OperationalError, DatabaseError):
+        return DatabaseDown(problem.orig)
+    return problem

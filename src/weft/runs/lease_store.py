@@ -197,6 +197,12 @@ def live_log(tx: Transaction, run_id: int, attempt: int, after: int = -1) -> lis
     return [(row.seq, bytes(row.data)) for row in tx.rows(query.order_by(table.c.seq))]
 
 
+def limit(tx: Transaction, key: str) -> int | None:
+    """How many runs that this key counts may run at once."""
+    found = tx.value(select(limits.c.max_running).where(limits.c.key == key))
+    return None if found is None else int(found)
+
+
 def set_limit(tx: Transaction, key: str, max_running: int | None) -> None:
     """Let at most ``max_running`` runs that this key counts run at once; None removes the limit."""
     if max_running is None:

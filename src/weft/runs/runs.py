@@ -19,9 +19,10 @@ from weft.events import Fact
 from weft.ports import Blobs
 from weft.runs import key_store, lease_store, store
 from weft.runs.bell import Bell
-from weft.runs.lanes import Lane, lane_of
-from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted, storable
+from weft.runs.lanes import Lane, lane_of, task_limit
+from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 
+LONGEST_KEY = 200
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
 
@@ -65,9 +66,10 @@ class Runs:
         answers: list[Answer] = self._known(tx, new)
         fresh = [position for position, answer in enumerate(answers) if answer is None]
         self._check_bounds(tx, [new[position] for position in fresh])
-        for position, run_id in zip(fresh, self.queue(tx, [new[position] for position in fresh]), strict=True):
+        ids = self.queue(tx, [new[position] for position in fresh])
+        for position, run_id in zip(fresh, ids, strict=True):
             answers[position] = Submitted(run_id)
-            self._remember(tx, new[position], run_id)
+        self._remember(tx, [(new[position], run_id) for position, run_id in zip(fresh, ids, strict=True)])
         return [_resolved(answer, answers) for answer in answers]
 
     def queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
@@ -107,6 +109,20 @@ class Runs:
         """How many runs ended not longer ago, by outcome; a busy system counts only the newest."""
         since = self._clock() - seconds(within_seconds)
         return await self._db.read(lambda tx: store.count_ended(tx, since, MOST_COUNTED))
+
+    async def again(self, run_id: int) -> Submitted:
+        """Queue a new run with the spec of an ended one, as it was then."""
+        return await self._db.transact(lambda tx: self._again(tx, run_id))
+
+    def _again(self, tx: Transaction, run_id: int) -> Submitted:
+        old = store.get(tx, run_id)
+        if old is None:
+            raise NotFound("run", run_id)
+        if old.finished_at is None:
+            raise Conflict(f"run {run_id} has not ended yet ({old.state}); cancel it first")
+        copied = {name: getattr(old, name) for name in ("project", "task", "task_id", "kind", "spec", "priority")}
+        limit = None if old.task_id is None else lease_store.limit(tx, task_limit(old.task_id))
+        return self.admit(tx, [NewRun(**copied, trigger=Trigger.RETRY, max_running=limit)])[0]
 
     async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
         """Cancel a waiting run at once, or ask the worker of a running one to stop it."""
@@ -204,19 +220,18 @@ class Runs:
         twin = targets.setdefault((run.project, run.dedup_key), Twin(place, SAME_TARGET))
         return twin if twin.place != place else None
 
-    def _remember(self, tx: Transaction, run: NewRun, run_id: int) -> None:
+    def _remember(self, tx: Transaction, queued: Sequence[tuple[NewRun, int]]) -> None:
+        """Keep which run each key made, so that the next submit with it finds that run."""
         at = self._clock()
-        if run.idempotency_key:
-            row = {
-                "project": run.project,
-                "key": run.idempotency_key,
-                "digest": digest(run),
-                "run_id": run_id,
-                "at": at,
-            }
-            key_store.remember(tx, [row])
-        if run.dedup_key:
-            key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
+        rows = [
+            {"project": run.project, "key": run.idempotency_key, "digest": digest(run), "run_id": run_id, "at": at}
+            for run, run_id in queued
+            if run.idempotency_key
+        ]
+        key_store.remember(tx, rows)
+        for run, run_id in queued:
+            if run.dedup_key:
+                key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
 
 
 def digest(run: NewRun) -> str:
@@ -227,8 +242,10 @@ def digest(run: NewRun) -> str:
 
 def _same_request(run: NewRun, place: int, requests: Requests) -> Answer:
     """What answers the idempotency key of ``run`` already; the key then stands for ``run`` if for no other."""
-    if not run.idempotency_key:
+    if run.idempotency_key is None:
         return None
+    if not 1 <= len(run.idempotency_key) <= LONGEST_KEY:
+        raise Invalid("idempotency key", run.idempotency_key, f"it must have from 1 to {LONGEST_KEY} characters")
     mine = digest(run)
     first, answer = requests.setdefault((run.project, run.idempotency_key), (mine, Twin(place, SAME_KEY)))
     if first != mine:
