@@ -1,0 +1,87 @@
+"""weft's own processes in a benchmark: started on one configuration, and ended with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.peers.peer import PeerFailed
+from weft.cli.up import environment
+from weft.config import Config
+
+Process = subprocess.Popen[bytes]
+
+WAIT_SECONDS = 60.0
+LOUD = ("warning", "error", "critical")
+
+
+class Roles(ExitStack):
+    """The processes on one configuration, each ended gently, in the reverse order of their starts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self._output = config.folder / "output"
+
+    def weft(self, *arguments: str) -> Process:
+        """A command of weft: ``weft("serve")``."""
+        return self.start([sys.executable, "-m", "weft", *arguments])
+
+    def crew(self, name: str, count: int, directory: Path) -> Process:
+        """A process of ``count`` workers that note in ``directory`` when each run started."""
+        return self.start([sys.executable, "-m", "bench.crew", name, str(count), str(directory)])
+
+    def start(self, command: Sequence[str]) -> Process:
+        with self._output.open("ab") as output:
+            process = subprocess.Popen(
+                command, env=environment(self.config), stdout=output, stderr=output, start_new_session=True
+            )
+        self.callback(end, process)
+        return process
+
+    def complaints(self) -> list[str]:
+        """Every line that a process has written which is not a mere statement."""
+        lines = self._output.read_text(errors="replace").splitlines() if self._output.exists() else []
+        return [line for line in lines if is_loud(line)]
+
+    def wait(self, what: str, arrived: Callable[[], bool], seconds: float = WAIT_SECONDS, step: float = 0.05) -> None:
+        """Return once it has come to pass; a benchmark that waits in vain fails with the processes' last words."""
+        deadline = time.monotonic() + seconds
+        while not arrived():
+            if time.monotonic() > deadline:
+                raise PeerFailed("weft", f"did not get to {what} within {seconds:.0f} s", self._output.read_text())
+            time.sleep(step)
+
+
+def is_loud(line: str) -> bool:
+    try:
+        return json.loads(line).get("level") in LOUD
+    except (ValueError, AttributeError):
+        return True
+
+
+def end(process: Process) -> None:
+    """End a process and all of its session: first by asking."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+@contextmanager
+def place(**settings: object) -> Iterator[Config]:
+    """A configuration whose files live as long as one measurement."""
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as directory:
+        yield Config(data_dir=directory, port=0, **settings)  # type: ignore[arg-type]
