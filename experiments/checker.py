@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from experiments.history import Story
 from experiments.report import Report, Tally
+from experiments.submitter import TASK
 from tests.waiting import eventually
 from weft.app import App
 from weft.db import schema
@@ -58,7 +59,8 @@ def _truth(tx: Transaction) -> Truth:
     ended = select(events.c.run_id, func.count()).where(events.c.kind == "run_finished").group_by(events.c.run_id)
     ends: dict[int, int] = dict(tx.rows(ended))
     found: Truth = defaultdict(list)
-    for row in tx.rows(select(runs.c.id, runs.c.correlation_id, runs.c.state, runs.c.reason)):
+    submitted = select(runs.c.id, runs.c.correlation_id, runs.c.state, runs.c.reason).where(runs.c.task == TASK)
+    for row in tx.rows(submitted):
         found[row.correlation_id].append(Found(row.id, row.state, row.reason or "", ends.get(row.id, 0)))
     return found
 

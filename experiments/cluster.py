@@ -46,11 +46,13 @@ class Role:
         self._environment, self._folder = dict(environment), folder
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._to_end = False
 
     def start(self) -> None:
         """Start it in the cluster's folder, where the guard finds it should we die."""
         if self.alive:
-            raise RuntimeError(f"{self.name} is already running; kill() or stop() it first")
+            raise RuntimeError(f"{self.name} is already running; kill() it first")
+        self._to_end = False
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -76,12 +78,18 @@ class Role:
     def exit_code(self) -> int | None:
         return self._process.poll() if self._process is not None else None
 
+    @property
+    def fell(self) -> bool:
+        """Whether it has ended though nobody asked it to."""
+        return self._process is not None and not self.alive and not self._to_end
+
     def send(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
         """End this one process at once; what it started lives on, as after any crash."""
+        self._to_end = self._to_end or self.alive
         self.send(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -100,6 +108,7 @@ class Role:
         self.send(signal.SIGCONT)
 
     def ask_to_stop(self) -> None:
+        self._to_end = self._to_end or self.alive
         self.send(signal.SIGTERM)
 
     async def ended(self, timeout: float = START_SECONDS) -> int:
@@ -173,11 +182,11 @@ class Cluster:
                 await eventually(lambda is_ready=is_ready: is_ready(app), timeout)  # type: ignore[misc]
 
     def fallen(self) -> list[str]:
-        """The roles that are not running, with their last words; after an experiment these ended by themselves."""
+        """The roles that have ended though nobody asked them to, with their last words."""
         return [
             f"{role.name} ended by itself with {role.exit_code}: {role.output().strip()[-300:]}"
             for role in self.roles.values()
-            if not role.alive
+            if role.fell
         ]
 
     def close(self) -> None:

@@ -23,6 +23,9 @@ from weft.config import load
 from weft.errors import DatabaseDown
 from weft.runs.model import NewRun, Retry, RunSpec
 
+TASK = "experiment"
+"""The task that the runs of clients are under; the checker looks at no others."""
+
 RETRY_SECONDS = 0.05
 MANY = 1_000_000
 
@@ -67,7 +70,7 @@ def new_run(key: str, spec: dict[str, float]) -> NewRun:
     """A run that ``key`` finds again, and that no number of lost workers makes a failed one."""
     return NewRun(
         project="default",
-        task="experiment",
+        task=TASK,
         kind="noop",
         spec=RunSpec(spec=dict(spec), retry=Retry(losses=MANY)),
         correlation_id=key,
