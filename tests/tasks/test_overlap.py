@@ -140,7 +140,7 @@ async def test_a_run_that_ends_while_it_is_being_replaced_harms_nobody(
     ended: list[int] = []
 
     def end_it(_conn: Any, _cursor: Any, text: str, *_: Any) -> None:
-        if "runs.state IN" in text and not ended:
+        if "FROM runs" in text and not ended:
             with app.db.engine.begin() as connection:
                 end = "UPDATE runs SET state = 'succeeded', lease_worker = NULL, finished_at = 1"
                 ended.append(connection.exec_driver_sql(end).rowcount)
