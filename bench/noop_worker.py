@@ -15,8 +15,8 @@ from weft.workers.heart import Heart
 class Marking(DirectProtocol):
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         accepted = await super().finish(worker_id, endings)
-        for ended in accepted:
-            if ended:
+        for ending, ended in zip(endings, accepted, strict=True):
+            if ended and ending.outcome == "succeeded":
                 mark()
         return accepted
 

@@ -94,6 +94,11 @@ def append(tx: Transaction, facts: Sequence[Fact], at: Moment) -> None:
     )
 
 
+def waits(tx: Transaction, reader: str) -> bool:
+    """Whether anything lies in the inbox of ``reader``."""
+    return tx.value(select(schema.inbox.c.event_id).where(schema.inbox.c.reader == reader).limit(1)) is not None
+
+
 def take(tx: Transaction, reader: str, limit: int = 100) -> list[Event]:
     """Remove the oldest events from the inbox of ``reader`` and return them, to be acted on in this transaction."""
     inbox, events = schema.inbox, schema.events

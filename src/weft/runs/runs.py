@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from weft import events
-from weft.clock import Clock, seconds
+from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound, QueueFull
 from weft.events import Fact
@@ -162,6 +162,10 @@ class Runs:
     async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
         """Numbered pieces of a running attempt's log, from ``after`` on."""
         return await self._db.read(lambda tx: lease_store.live_log(tx, run_id, attempt, after))
+
+    def has_waited(self, tx: Transaction, now: Moment) -> bool:
+        """Whether the back-off or delay of some run is over."""
+        return store.has_waited(tx, now)
 
     async def wake_waiting(self) -> int:
         """Make runs ready whose back-off or delay is over."""

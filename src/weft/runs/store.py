@@ -203,6 +203,11 @@ def ask_to_cancel(tx: Transaction, run_id: int) -> bool:
     return tx.execute(statement).rowcount == 1
 
 
+def has_waited(tx: Transaction, at: Moment) -> bool:
+    """Whether the waiting time of some run is over."""
+    return tx.value(select(runs.c.id).where(runs.c.not_before <= at).limit(1)) is not None
+
+
 def wake_waiting(tx: Transaction, at: Moment, limit: int = 500) -> dict[int, int]:
     """Make runs ready whose waiting time is over; return how many in each lane."""
     due = (

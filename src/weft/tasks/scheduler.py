@@ -7,7 +7,7 @@ the leader lease only saves the others the looking.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from weft.tasks.store import Stored
 
 log = logging.getLogger(__name__)
 
+MOST_ROUNDS = 100
 MOST_AT_ONCE = 500
 """How many schedules one transaction moves on."""
 
@@ -59,14 +60,21 @@ class Scheduler:
         """Queue everything that is due now, if this scheduler leads; return how much there was to do."""
         if not await self._leader.leads():
             return 0
+        due, ended, waiting = await self._db.read(self._look)
         done = 0
-        while moved := await self._db.transact(self.fire_due):
-            done += moved
-        while taken := (await self._db.transact(lambda tx: successors.release(tx, self._runs)))[0]:
-            done += taken
-        while woken := await self._runs.wake_waiting():
-            done += woken
+        if due:
+            done += await _repeated(lambda: self._db.transact(self.fire_due))
+        if ended:
+            done += await _repeated(lambda: self._db.transact(lambda tx: successors.release(tx, self._runs)[0]))
+        if waiting:
+            done += await _repeated(self._runs.wake_waiting)
         return done
+
+    def _look(self, tx: Transaction) -> tuple[bool, bool, bool]:
+        """Whether schedules are due, ended runs may have successors, and waiting runs have waited long enough."""
+        now = self._clock()
+        first = store.first_due(tx)
+        return first is not None and first <= now, events.waits(tx, successors.READER), self._runs.has_waited(tx, now)
 
     async def resign(self) -> None:
         """Let another scheduler take over at once."""
@@ -136,6 +144,17 @@ class Scheduler:
             new = [fire for fire in decided.fire if (task_id, fire) not in fired]
             _fire(tx, firing, tasks[task_id], new, now, live.get(task_id, []))
         return firing
+
+
+async def _repeated(work: Callable[[], Awaitable[int]]) -> int:
+    """Do ``work`` until there is none left, but not for ever: a schedule may fire faster than that."""
+    done = 0
+    for _ in range(MOST_ROUNDS):
+        count = await work()
+        done += count
+        if not count:
+            break
+    return done
 
 
 def _asks_for_overlap(stored: Stored) -> bool:
