@@ -279,7 +279,7 @@ async def test_pruning_leaves_no_task_behind_that_waits_for_a_pruned_one(app: Ap
 async def test_what_arrived_from_a_former_forerunner_no_longer_counts(app: App, hand: Hand) -> None:
     await keep(app, noop("a"), noop("b"), noop("c"), noop("z", after=after("a", "b")))
     await app.tasks.start("default", "a")
-    await settle(app, hand)
+    await settle(app, hand, failing("a"))
     await keep(app, noop("z", after=after("b", "c")))
     await app.tasks.start("default", "b")
     assert await settle(app, hand) == ["b"]
