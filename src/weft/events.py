@@ -26,7 +26,7 @@ KINDS = {
     "run_finished": "a run has ended; data: state, outcome, reason",
     "run_cancel_requested": "somebody asked for a running run to stop",
     "ticks_missed": "a schedule was due and its misfire policy said no; data: count, first, last",
-    "tick_skipped": "a schedule was due while its task still ran, and its overlap policy said no",
+    "tick_skipped": "a schedule was due and no run came of it; data: fire_at, why (overlap or duplicate)",
     "task_changed": "a task was created, changed, paused, resumed or deleted; data: change",
     "worker_joined": "a worker has joined; data: worker",
     "worker_left": "a worker has left after draining; data: worker",

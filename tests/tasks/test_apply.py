@@ -220,3 +220,18 @@ async def test_a_task_that_is_not_there_is_named(app: App, call: str) -> None:
 async def test_a_new_schedule_waits_for_its_first_tick_after_now(app: App) -> None:
     await keep(app, noop("t", "0 * * * *"))
     assert (await app.tasks.get("default", "t")).next_fire_at == NOON + 3600 * SECOND
+
+
+async def test_names_that_differ_only_in_case_are_different_tasks(app: App) -> None:
+    await keep(app, noop("t"), noop("T"))
+    assert len(await app.tasks.all()) == 2
+
+
+async def test_a_new_task_inherits_no_run_from_a_deleted_one(app: App, clock: SetClock) -> None:
+    await keep(app, noop("old"))
+    await app.tasks.start("default", "old")
+    await app.tasks.delete("default", "old")
+    await keep(app, noop("new", "* * * * *"))
+    clock.forward(60)
+    await app.scheduler.tick()
+    assert len(await runs_of(app, "new")) == 1

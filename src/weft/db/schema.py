@@ -40,9 +40,13 @@ Blob = LargeBinary().with_variant(LargeBinary(2**24 - 1), "mysql", "mariadb")
 Name = String(100)
 
 
+BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_bin"}
+
+
 def table(name: str, *parts: Any, **options: Any) -> Table:
     """A table whose text compares byte by byte on every database."""
-    return Table(name, metadata, *parts, mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin", **options)
+    options |= {f"{kind}_{key}": value for kind in ("mysql", "mariadb") for key, value in BYTE_BY_BYTE.items()}
+    return Table(name, metadata, *parts, **options)
 
 
 def sparse(name: str, first: Column[Any], *rest: Any) -> Index:
@@ -199,6 +203,7 @@ workers = table(
     Column("seen_at", Moment, nullable=False),
     Column("stats", Json, nullable=False),
     Index("workers_by_state", "state", "id"),
+    sqlite_autoincrement=True,  # nor that of a worker: it stands for its leases
 )
 
 tasks = table(
@@ -213,6 +218,7 @@ tasks = table(
     Column("created_at", Moment, nullable=False),
     Column("updated_at", Moment, nullable=False),
     UniqueConstraint("project", "name"),
+    sqlite_autoincrement=True,  # the id of a deleted task is never another's
 )
 
 schedules = table(
