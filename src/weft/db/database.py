@@ -9,6 +9,7 @@ lost connection), so ``work`` has no effect of its own outside of ``tx``: those 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
@@ -16,7 +17,9 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.engine import CursorResult
 
-from weft.errors import Invalid
+from weft.errors import DatabaseDown, Invalid
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -72,6 +75,7 @@ class Database:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
+        self._closed = False
 
     @property
     def engine(self) -> Engine:
@@ -82,14 +86,23 @@ class Database:
 
         An ``urgent`` one (a heartbeat) does not stand in line behind the others where the database allows it.
         """
+        self._check_open()
         return await asyncio.wrap_future(self._engines.submit(work, urgent=urgent))
 
     async def read(self, work: Unit[T]) -> T:
         """Run ``work`` on one consistent state of the database; it must not write."""
+        self._check_open()
         return await asyncio.wrap_future(self._engines.submit_read(work))
 
     def close(self) -> None:
-        self._engines.close()
+        """Finish what was begun and give back every connection. May be called twice."""
+        if not self._closed:
+            self._closed = True
+            self._engines.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DatabaseDown("this process has closed it")
 
 
 def open_database(url: str, *, pool: int = 4) -> Database:
@@ -107,5 +120,9 @@ def open_database(url: str, *, pool: int = 4) -> Database:
 
 
 def run_effects(effects: Iterable[Callable[[], None]]) -> None:
+    """Call each; what is committed stays so, and nobody may take it for failed because a bell did not ring."""
     for effect in effects:
-        effect()
+        try:
+            effect()
+        except Exception:
+            log.exception("an effect of a committed transaction failed")

@@ -40,7 +40,7 @@ Blob = LargeBinary().with_variant(LargeBinary(2**24 - 1), "mysql", "mariadb")
 Name = String(100)
 
 
-BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_bin"}
+BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also the spaces at the end of a text
 
 
 def table(name: str, *parts: Any, **options: Any) -> Table:

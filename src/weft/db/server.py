@@ -27,6 +27,10 @@ MOST_TRIES = 8
 RACED = {"40001", "40P01", "1213", "1205", "1020"}
 
 
+AS_ONE_STATE = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+"""Said before a read, it counts for that transaction alone."""
+
+
 class ServerEngines:
     """Threads for ordinary work, and one kept free for what is urgent."""
 
@@ -39,17 +43,17 @@ class ServerEngines:
         return (self._urgent if urgent else self._threads).submit(self._transact, work)
 
     def submit_read(self, work: Unit[T]) -> Future[T]:
-        return self._threads.submit(self._transact, work)
+        return self._threads.submit(self._transact, work, AS_ONE_STATE)
 
     def close(self) -> None:
         self._threads.shutdown()
         self._urgent.shutdown()
         self.engine.dispose()
 
-    def _transact(self, work: Unit[T]) -> T:
+    def _transact(self, work: Unit[T], first: str | None = None) -> T:
         for attempt in range(1, MOST_TRIES + 1):
             try:
-                return self._try(work)
+                return self._try(work, first)
             except Raced:
                 if attempt == MOST_TRIES:
                     raise
@@ -60,8 +64,10 @@ class ServerEngines:
                 time.sleep(random.uniform(0, 0.002 * 2**attempt))
         raise AssertionError("unreachable")
 
-    def _try(self, work: Unit[T]) -> T:
+    def _try(self, work: Unit[T], first: str | None) -> T:
         with self.engine.connect() as connection:
+            if first is not None:
+                connection.exec_driver_sql(first)
             tx = Transaction(connection)
             value = work(tx)
             _commit(connection)

@@ -107,6 +107,15 @@ class SqliteEngines:
             finally:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
             batch.settle()
+        self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Answer whoever came too late, so that nobody waits for ever."""
+        batch = Batch()
+        while (late := self._next()) is not None:
+            batch.taken.append(late[1])
+        batch.fail(DatabaseDown("this process has closed it"))
+        batch.settle()
 
     def _commit_together(self, batch: Batch, first: Waiting) -> None:
         """Run ``first`` and whoever else waits in one commit."""
