@@ -47,7 +47,12 @@ async def work(name: str, count: int, directory: Path) -> None:
     app = await open_app(settings("bench"))
     heart = Heart(app.protocol, app.config.heartbeat_seconds)
     workers = crew(app, heart, name, count, directory)
-    on_stop(lambda: [worker.drain() for worker in workers] and None)
+
+    def drain() -> None:
+        for worker in workers:
+            worker.drain()
+
+    on_stop(drain)
     try:
         await asyncio.gather(*(worker.run() for worker in workers))
     finally:

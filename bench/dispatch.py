@@ -10,12 +10,12 @@ from pathlib import Path
 from bench.crew import crew
 from bench.latencies import Latencies, machine_load
 from bench.measure import Figures, Goal, judge, table
-from bench.peers.peer import PeerFailed
 from bench.roles import Roles, place
 from bench.servers import Servers
 from bench.setups import Setup, chosen, setups
 from bench.starts import Starts
 from bench.submitter import Submitter, now_and_then, poisson
+from bench.waiting import until
 from weft.app import App, open_app
 from weft.config import Config
 from weft.workers.heart import Heart
@@ -25,7 +25,6 @@ BACKLOG = 5_000
 A_SECOND = 167.0
 AT_ONCE = 10
 """How many runs one submit brings at half load: one by one, a single client could not keep up."""
-PATIENCE_SECONDS = 30.0
 
 P50_MS, P99_MS, P99_BUSY_MS = 5.0, 15.0, 50.0
 LOADS = ("idle", "167/s", "half load")
@@ -93,7 +92,9 @@ async def measure(setup: Setup, seconds: float) -> dict[str, Latencies]:
         return dict(zip(LOADS, (idle, steady, busy), strict=True))
 
 
-async def at(submitter: Submitter, starts: Starts, gaps: Iterator[float], seconds: float, at_once: int = 1) -> Latencies:
+async def at(
+    submitter: Submitter, starts: Starts, gaps: Iterator[float], seconds: float, at_once: int = 1
+) -> Latencies:
     """What the runs of one load waited."""
     submitter.committed.clear()
     before = starts.total()
@@ -105,11 +106,11 @@ async def at(submitter: Submitter, starts: Starts, gaps: Iterator[float], second
 
 async def all_started(submitter: Submitter, starts: Starts, before: int = 0) -> None:
     wanted = before + len(submitter.committed)
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while starts.total() < wanted:
-        await asyncio.sleep(0.02)
-        if asyncio.get_running_loop().time() > deadline:
-            raise PeerFailed("weft", f"started {starts.total()} of {wanted} runs in {PATIENCE_SECONDS:.0f} s", "")
+
+    async def started() -> bool:
+        return starts.total() >= wanted
+
+    await until(f"{wanted} runs started", started, step=0.02)
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults
 from bench.starts import Starts
 from bench.submitter import Submitter, poisson
+from bench.waiting import until
 from weft.app import App, open_app
-from weft.config import Config
 from weft.db import schema
 from weft.db.database import Transaction
 
@@ -135,8 +135,10 @@ def hire(roles: Roles, workers: int, processes: int, directory: Path) -> list[Pr
 
 
 async def joined(app: App, workers: int) -> None:
-    while len([each for each in await app.workers.all() if each.state == "online"]) < workers:
-        await asyncio.sleep(0.1)
+    async def all_there() -> bool:
+        return len([each for each in await app.workers.all() if each.state == "online"]) >= workers
+
+    await until(f"{workers} workers joined", all_there)
 
 
 async def ended(app: App, runs: int) -> None:

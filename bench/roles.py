@@ -6,18 +6,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.peers.peer import PeerFailed
 from weft.cli.up import environment
 from weft.config import Config
 
 Process = subprocess.Popen[bytes]
 
-WAIT_SECONDS = 60.0
 LOUD = ("warning", "error", "critical")
 
 
@@ -49,14 +46,6 @@ class Roles(ExitStack):
         """Every line that a process has written which is not a mere statement."""
         lines = self._output.read_text(errors="replace").splitlines() if self._output.exists() else []
         return [line for line in lines if is_loud(line)]
-
-    def wait(self, what: str, arrived: Callable[[], bool], seconds: float = WAIT_SECONDS, step: float = 0.05) -> None:
-        """Return once it has come to pass; a benchmark that waits in vain fails with the processes' last words."""
-        deadline = time.monotonic() + seconds
-        while not arrived():
-            if time.monotonic() > deadline:
-                raise PeerFailed("weft", f"did not get to {what} within {seconds:.0f} s", self._output.read_text())
-            time.sleep(step)
 
 
 def is_loud(line: str) -> bool:

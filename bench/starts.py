@@ -1,8 +1,8 @@
 """When each run started and ended, noted by the executor of the process that ran it.
 
 An executor that stamps stands before the one that does the work. The stamps of all processes meet in a directory, so
-that measuring touches neither broker nor database. The moments come from the monotonic clock, which all processes of one
-machine share.
+that measuring touches neither broker nor database. The moments come from the monotonic clock, which all processes of
+one machine share.
 """
 
 import os
@@ -81,7 +81,9 @@ class Starts:
 
     def at_once(self) -> int:
         """How many runs went on at the same time, at the most."""
-        changes = sorted((moment, step) for run in self for moment, step in ((run.started, 1), (run.ended, -1)) if moment)
+        changes = sorted(
+            (moment, step) for run in self for moment, step in ((run.started, 1), (run.ended, -1)) if moment
+        )
         running = most = 0
         for _, step in changes:
             running += step
