@@ -1,0 +1,183 @@
+"""R32: restarting everything in turn, with SIGTERM and under load, loses nothing and harms no run.
+
+Control processes and workers are stopped and started again one after the other. Some runs are longer than a worker may
+take to drain, so it gives them back. Then a second SIGTERM must speed a worker up, and SIGKILL in the midst of draining
+must be safe. Red control: workers that end without giving their runs back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import func, or_, select
+
+from experiments import checker
+from experiments.clients import client, clients, story
+from experiments.cluster import Cluster, Role
+from experiments.report import Report
+from experiments.submitter import TASK
+from tests import servers
+from tests.waiting import eventually
+from weft.app import App
+from weft.clock import Moment, now, seconds
+from weft.db import schema
+from weft.db.database import Transaction
+from weft.runs.model import NewRun, RunSpec
+
+RED = "r32:keep_what_runs"
+DRAIN_SECONDS = 1.5
+SPARE_SECONDS = 2.0
+SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 5.0, "heartbeat_seconds": 0.5}
+SHORT, LONG = 0.2, 4.0
+"""How long runs take: the short ones end while a worker drains, the long ones do not."""
+
+AT_ONCE_SECONDS = 0.5
+"""From when on after SIGTERM nothing more may be leased."""
+
+
+@dataclass(slots=True)
+class Restarts:
+    """What was seen of workers and control processes that were asked to stop."""
+
+    drains: list[float] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    """Runs that a worker took after it was asked to stop."""
+
+
+async def experiment(*, full: bool = False, red: bool = False) -> Report:
+    report = Report("R32")
+    rounds, serves, workers = (20, 3, 4) if full else (1, 1, 2) if red else (3, 2, 2)
+    with servers.postgresql() as server, Cluster(database=server.new_database(), **SETTINGS) as cluster:
+        roles = [cluster.serve(f"serve{number}") for number in range(1, serves + 1)]
+        roles += [cluster.worker(f"w{number}", red=RED if red else None) for number in range(1, workers + 1)]
+        async with cluster.app() as app:
+            await cluster.ready(app)
+            await rolling(report, cluster, app, roles, rounds)
+            if not red:
+                await asyncio.gather(hurried(report, cluster, app), killed(report, cluster, app))
+            report.expect(not cluster.fallen(), f"{cluster.fallen()}")
+    return report
+
+
+async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role], rounds: int) -> None:
+    """Restart each role in turn while short and long runs are submitted."""
+    began = time.monotonic()
+    restarts = Restarts()
+    async with clients(cluster, 2, rate=10, sleep=SHORT):
+        slow = client(cluster, "slow", rate=1, sleep=LONG)
+        for _ in range(rounds):
+            for role in roles:
+                await restart(cluster, app, role, restarts)
+        slow.ask_to_stop()
+        await slow.ended()
+    more = {"kills": len(restarts.drains), "seconds": time.monotonic() - began}
+    await checker.check(report, "rolling restart", app, lambda: story(cluster), patience=90, **more)
+    report.expect(not any(restarts.codes), f"processes ended with {restarts.codes}; 0 is a clean end")
+    slowest = max(restarts.drains)
+    report.note(f"slowest end {slowest:.1f} s")
+    report.expect(slowest <= DRAIN_SECONDS + SPARE_SECONDS, f"a process took {slowest:.1f} s to end")
+    report.expect(not restarts.late, f"draining workers have taken runs: {restarts.late[:5]}")
+    report.expect(not story(cluster).down, f"{story(cluster).down} submits had to be repeated")
+    released, harmed = await app.db.read(given_back)
+    report.note(f"{released} attempts given back")
+    report.expect(released > 0, "no run was given back, so nothing was shown")
+    report.expect(not harmed, f"runs have paid for a restart with a try or a loss: {harmed[:5]}")
+
+
+async def restart(cluster: Cluster, app: App, role: Role, restarts: Restarts) -> None:
+    """Stop a role, wait for its end, start it again and wait until it is back."""
+    asked_at, began = now(), time.monotonic()
+    role.ask_to_stop()
+    restarts.codes.append(await role.ended(DRAIN_SECONDS + 30))
+    restarts.drains.append(time.monotonic() - began)
+    ended_at = now()
+    restarts.late += await app.db.read(lambda tx: taken(tx, role.name, asked_at + seconds(AT_ONCE_SECONDS), ended_at))
+    role.start()
+    await cluster.ready(app)
+
+
+def taken(tx: Transaction, worker: str, since: Moment, until: Moment) -> list[int]:
+    """Runs that ``worker`` took between two moments."""
+    runs = schema.runs
+    query = select(runs.c.id).where(runs.c.worker == worker, runs.c.started_at.between(since, until))
+    return [row[0] for row in tx.rows(query)]
+
+
+def given_back(tx: Transaction) -> tuple[int, list[int]]:
+    """How many attempts of clients' runs were given back, and the runs that paid with a try or a loss."""
+    runs, attempts = schema.runs, schema.attempts
+    released = tx.value(select(func.count()).where(attempts.c.outcome == "released"))
+    harmed = select(runs.c.id).where(runs.c.task == TASK, or_(runs.c.tries != 1, runs.c.losses != 0))
+    return int(released), [row[0] for row in tx.rows(harmed)]
+
+
+async def hurried(report: Report, cluster: Cluster, app: App) -> None:
+    """A worker that has all the time to drain ends at once when it is asked a second time."""
+    role = await busy_worker(cluster, app, "patient", sleep_seconds=600.0)
+    role.ask_to_stop()
+    await eventually(lambda: _is_draining(app, role))
+    began = time.monotonic()
+    role.ask_to_stop()
+    await role.ended()
+    took = time.monotonic() - began
+    report.note(f"asked twice, a worker ended after {took:.1f} s")
+    report.expect(took <= SPARE_SECONDS, f"a worker that was asked twice took {took:.1f} s to end")
+    run = (await app.runs.find({"task": "patient"}))[0]
+    given = (run.state, run.tries, run.losses) == ("queued", 0, 0)
+    report.expect(given, f"a run whose worker was hurried is {run.state}, tries {run.tries}, losses {run.losses}")
+    await app.runs.cancel(run.id)
+
+
+async def killed(report: Report, cluster: Cluster, app: App) -> None:
+    """A run whose worker is killed while it drains starts again elsewhere."""
+    role = await busy_worker(cluster, app, "doomed", sleep_seconds=LONG)
+    role.ask_to_stop()
+    await eventually(lambda: _is_draining(app, role))
+    role.kill()
+    cluster.worker("heir", labels="doomed")
+    run = (await app.runs.find({"task": "doomed"}))[0]
+    await eventually(lambda: _has_succeeded(app, run.id), 60)
+    run = await app.runs.get(run.id)
+    report.expect(run.attempt == 2, f"a run whose worker was killed while draining succeeded at attempt {run.attempt}")
+
+
+async def busy_worker(cluster: Cluster, app: App, label: str, sleep_seconds: float) -> Role:
+    """A worker of its own label, with much time to drain, that runs one run."""
+    role = cluster.worker(label, labels=label, drain_seconds=600.0)
+    run_id = await submit_to(app, label, sleep_seconds)
+    await eventually(lambda: _is_running(app, run_id), 60)
+    return role
+
+
+async def submit_to(app: App, label: str, sleep_seconds: float) -> int:
+    spec = RunSpec(spec={"sleep_seconds": sleep_seconds}, labels=(label,))
+    return (await app.runs.submit([NewRun(project="default", task=label, kind="noop", spec=spec)]))[0].run_id
+
+
+async def _is_running(app: App, run_id: int) -> bool:
+    return (await app.runs.get(run_id)).state == "running"
+
+
+async def _has_succeeded(app: App, run_id: int) -> bool:
+    return (await app.runs.get(run_id)).state == "succeeded"
+
+
+async def _is_draining(app: App, role: Role) -> bool:
+    return any(one.pid == role.pid and one.state == "draining" for one in await app.workers.all())
+
+
+def keep_what_runs() -> None:
+    """Let a worker that ends stop its runs without giving them back."""
+    from weft.workers.worker import Worker
+
+    async def give_back(self: Any) -> None:
+        tasks = [running.task for running in self._running.values()]
+        self._stop_all("lost")
+        if tasks:
+            await asyncio.wait(tasks)
+
+    Worker._give_back = give_back  # type: ignore[method-assign]
