@@ -22,7 +22,7 @@ from experiments.report import Report
 from tests import servers
 
 RED = "r01:acknowledge_before_commit"
-UNCOMMITTED_SECONDS = 0.03
+UNCOMMITTED_SECONDS = 0.01
 HANDS = 4
 """Submits that each client has under way."""
 
@@ -41,7 +41,7 @@ class Size:
 
 REDUCED = Size(kills=18, clients=2, every=(0.2, 0.7), down=(0.0, 1.5), acknowledged=500)
 FULL = Size(kills=100, clients=8, every=(2.0, 5.0), down=(0.0, 3.0), acknowledged=50_000)
-SHOWING = Size(kills=12, clients=3, every=(0.2, 0.5), down=(0.0, 0.3), acknowledged=0)
+SHOWING = Size(kills=8, clients=2, every=(0.1, 0.3), down=(0.0, 0.1), acknowledged=0)
 """Enough for the red control, which kills clients only."""
 
 
