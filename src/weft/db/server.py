@@ -23,6 +23,24 @@ EXTRAS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 MOST_TRIES = 8
 """How often a transaction is run from its start when others got in its way."""
 
+SILENCE_SECONDS = 5
+"""How long the server may not acknowledge a packet before its connection is given up and a new one is tried."""
+
+IDLE_SECONDS = 10
+"""How long a client may be silent in a transaction before the server ends it: a frozen one must not keep its locks."""
+
+CONNECT: dict[str, dict[str, Any]] = {
+    "postgresql": {
+        "connect_timeout": 5,
+        "tcp_user_timeout": SILENCE_SECONDS * 1000,
+        "keepalives_idle": SILENCE_SECONDS,
+        "keepalives_interval": 2,
+        "keepalives_count": 2,
+    },
+    "mysql": {"connect_timeout": 5},
+    "mariadb": {"connect_timeout": 5},
+}
+
 # Serialization failure and deadlock (PostgreSQL); deadlock, lock wait timeout and changed-since-read (MariaDB).
 RACED = {"40001", "40P01", "1213", "1205", "1020"}
 
@@ -112,7 +130,7 @@ def _engine(url: str, pool: int) -> Engine:
             pool_size=pool + 1,
             max_overflow=0,
             isolation_level="READ COMMITTED",
-            connect_args={"connect_timeout": 5},
+            connect_args=CONNECT[scheme],
             use_insertmanyvalues=True,
         )
     except ModuleNotFoundError as problem:
@@ -124,7 +142,7 @@ def _engine(url: str, pool: int) -> Engine:
 
 
 def _prepare_postgres(connection: Any, _: Any) -> None:
-    """Acknowledge only what is on disk, and walk the indexes.
+    """Acknowledge only what is on disk, hold no lock for a client that is gone, and walk the indexes.
 
     The queue's statistics are always out of date: a backlog comes and goes faster than it is analysed. A planner that
     believes in an empty queue sorts a million runs to lease one; every query of weft has an index that is in order.
@@ -132,6 +150,7 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
         cursor.execute("SET statement_timeout = '60s'")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
         cursor.execute("SET enable_seqscan = off")
         cursor.execute("SET enable_bitmapscan = off")
         cursor.execute("SET enable_sort = off")
@@ -141,6 +160,7 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
 def _prepare_mariadb(connection: Any, _: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION innodb_lock_wait_timeout = 10, time_zone = '+00:00'")
+        cursor.execute(f"SET SESSION idle_transaction_timeout = {IDLE_SECONDS}")
 
 
 _PREPARE: dict[str, Callable[[Any, Any], None]] = {
