@@ -115,7 +115,8 @@ class Executor(Protocol):
     async def execute(self, work: Work) -> Ended:
         """Do the work and say how it ended.
 
-        Being cancelled means stop: gently, then by force after ``grace_seconds``; no process is left when it returns.
+        Being cancelled means stop: gently, then by force after ``grace_seconds``, or at once when cancelled again; no
+        process is left when it returns.
         """
 
     def breakers(self) -> Collection[Breaker]:

@@ -16,6 +16,9 @@ from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
 
+LOST_GRACE_SECONDS = 2.0
+"""How long an attempt that was taken away may take to stop, whatever grace its task allows."""
+
 STOPPED = {
     "cancel": ("cancelled", "cancelled while running"),
     "timeout": ("timeout", "ran longer than its timeout"),
@@ -47,10 +50,13 @@ class Running:
 
     def stop(self, why: str) -> None:
         """Stop it once; the first reason counts, except that a lost lease overrides. What has ended is left alone."""
-        if not self.executed and (not self.stopped or why == "lost"):
-            self.stopped = why
-            if self.task is not None:
-                self.task.cancel()
+        if self.executed or self.stopped == "lost" or (self.stopped and why != "lost"):
+            return
+        self.stopped = why
+        if self.task is not None:
+            self.task.cancel()
+            if why == "lost":  # another worker may be at it by now
+                self.task.get_loop().call_later(LOST_GRACE_SECONDS, self.task.cancel)
 
 
 async def see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:

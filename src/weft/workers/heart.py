@@ -14,6 +14,9 @@ from weft.workers.protocol import Beat, Orders, WorkerProtocol
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
+"""How soon a beat that was not delivered is followed by another."""
+
 
 @dataclass(slots=True)
 class Member:
@@ -56,20 +59,21 @@ class Heart:
 
     async def _beat_forever(self, member: Member) -> None:
         while member.worker_id in self._members:
-            await self._beat_once(member)
-            await asyncio.sleep(self._every)
+            delivered = await self._beat_once(member)
+            await asyncio.sleep(self._every if delivered else min(self._every, RETRY_SECONDS))
 
-    async def _beat_once(self, member: Member) -> None:
+    async def _beat_once(self, member: Member) -> bool:
         try:
             orders = await self._protocol.heartbeat(member.worker_id, member.beat())
         except WeftError as problem:
             log.warning("heartbeat not delivered", extra={"worker_id": member.worker_id, "why": str(problem)})
-            return
+            return False
         except Exception:  # the heart goes on, whatever one beat ran into
             log.exception("heartbeat not delivered", extra={"worker_id": member.worker_id})
-            return
+            return False
         if member.worker_id in self._members and not member.loop.is_closed():
             member.loop.call_soon_threadsafe(member.obey, orders)
+        return True
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
