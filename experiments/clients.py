@@ -43,7 +43,9 @@ def victim(cluster: Cluster, role: Role) -> chaos.Victim:
 
 
 def acknowledged(cluster: Cluster, role: Role) -> int:
-    return len(history.read([history_of(cluster, role.name)]).acked)
+    """How many submits of a client were answered so far; counted, not read, since it is asked often."""
+    path = history_of(cluster, role.name)
+    return path.read_bytes().count(b"\nack ") if path.exists() else 0
 
 
 def history_of(cluster: Cluster, name: str) -> Path:
