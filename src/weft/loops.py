@@ -26,7 +26,7 @@ async def repeat(duty: str, tick: Callable[[], Awaitable[object]], pause: Callab
         except Exception:
             log.exception("duty failed", extra={"duty": duty})
             failures += 1
-            seconds = min(0.5 * 2**failures, 10.0)
+            seconds = min(2.0 ** min(failures, 5) / 2, 10.0)
         await asyncio.sleep(seconds)
 
 

@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 SHORT_LIFE_SECONDS = 10.0
 """A process that lived shorter than this is replaced more and more slowly."""
 
+NOT_STARTED = 126
+"""What a shell answers for a program that it cannot start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -55,10 +58,14 @@ class Supervisor:
             lived = asyncio.get_running_loop().time() - started
             quick_ends = quick_ends + 1 if lived < SHORT_LIFE_SECONDS and code != 0 else 0
             log.warning("process ended and is replaced", extra={"role": role.name, "exit_code": code})
-            await self._pause(min(0.1 * 2**quick_ends, 10.0))
+            await self._pause(pause_after(quick_ends))
 
     async def _live(self, role: Role) -> int:
-        process = await asyncio.create_subprocess_exec(*role.command, env=self._environment)
+        try:
+            process = await asyncio.create_subprocess_exec(*role.command, env=self._environment)
+        except OSError as problem:  # the machine has no room for it now
+            log.error("process could not be started", extra={"role": role.name, "why": str(problem)})
+            return NOT_STARTED
         self._processes[role.name] = process
         if self._stopping.is_set():
             process.send_signal(signal.SIGTERM)
@@ -78,3 +85,8 @@ class Supervisor:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             return
+
+
+def pause_after(quick_ends: int) -> float:
+    """Seconds until a process is replaced that has ended so often in a row soon after its start."""
+    return min(2.0 ** min(quick_ends, 7) / 10, 10.0)
