@@ -72,8 +72,13 @@ class Heart:
             log.exception("heartbeat not delivered", extra={"worker_id": member.worker_id})
             return False
         if member.worker_id in self._members and not member.loop.is_closed():
-            member.loop.call_soon_threadsafe(member.obey, orders)
+            member.loop.call_soon_threadsafe(self._pass_on, member, orders)
         return True
+
+    def _pass_on(self, member: Member, orders: Orders) -> None:
+        """Orders may have waited while the worker's loop was busy: those for an id that it has given up are void."""
+        if member.worker_id in self._members:
+            member.obey(orders)
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

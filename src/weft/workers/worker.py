@@ -100,7 +100,9 @@ class Worker:
                 break
             except WeftError as problem:
                 log.warning("not joined yet", extra={"worker": self._card.name, "why": str(problem)})
-                await asyncio.sleep(self._habits.poll_seconds)
+            except Exception:  # one that does not join again would look alive and do nothing
+                log.exception("not joined yet", extra={"worker": self._card.name})
+            await asyncio.sleep(self._habits.poll_seconds)
         self._reports.worker_id = self._id
         self._heart.add(self._id, self._beat, self._obey)
         log.info("worker joined", extra={"worker": self._card.name, "worker_id": self._id})
@@ -203,6 +205,9 @@ class Worker:
                 await self._protocol.ship(self._id, chunks)
             except WeftError as problem:
                 log.warning("logs not shipped yet", extra={"worker": self._card.name, "why": str(problem)})
+                continue
+            except Exception:  # logs go on, whatever one delivery ran into
+                log.exception("logs not shipped yet", extra={"worker": self._card.name})
                 continue
             for running, data in pieces:
                 running.log.mark_shipped(data)
