@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +15,12 @@ from weft.app import open_app, open_worker, sweep
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.clock import now
 from weft.config import Config, load
+from weft.errors import Misconfigured
+from weft.workers.folder import hold
 from weft.workers.heart import Heart
 from weft.workers.workers import WorkerInfo
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(help="Lease runs and see them through.", invoke_without_command=True, no_args_is_help=False)
 
@@ -45,12 +50,14 @@ def worker(
     if context.invoked_subcommand is None:
         if supervised:
             end_with_parent()
-        asyncio.run(_work(settings("worker", config, **flags)))
+        asyncio.run(_work(settings("worker", config, **flags), patient=supervised))
 
 
-async def _work(config: Config) -> None:
-    weft = await open_when_ready(config)
+async def _work(config: Config, *, patient: bool) -> None:
     name = config.worker_name or socket.gethostname()
+    config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await _have(config.folder / "runs" / name, patient=patient)
+    weft = await open_when_ready(config)
     sweep(config.folder / "runs" / name)
     heart = Heart(weft.protocol, config.heartbeat_seconds)
     one = open_worker(weft, name, heart)
@@ -60,6 +67,17 @@ async def _work(config: Config) -> None:
     finally:
         heart.close()
         await weft.close()
+
+
+async def _have(folder: Path, *, patient: bool) -> None:
+    """Be the only worker of this name here. A supervised one waits for its predecessor, which may still drain."""
+    while hold(folder) is None:
+        if not patient:
+            raise Misconfigured(
+                f"a worker named {folder.name} is running here already; choose another name with --name"
+            )
+        log.warning("waiting for an earlier worker of this name to end", extra={"worker": folder.name})
+        await asyncio.sleep(1)
 
 
 @app.command()
