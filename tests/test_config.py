@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.executing import attempt
+from weft.adapters.executors.shell import Command, environment
 from weft.config import Config, hidden, load
 from weft.errors import Misconfigured
 
@@ -137,6 +139,11 @@ def test_a_variable_is_read_in_the_type_of_its_setting(name: str, text: str, val
 )
 def test_a_wrong_variable_stops_the_start_in_one_sentence(name: str, text: str, sentence: str) -> None:
     assert sentence in refusal({f"WEFT_{name}": text})
+
+
+def test_a_command_of_a_run_may_call_weft(tmp_path: Path) -> None:
+    told = environment(Command.of({"argv": ["weft", "runs", "list"]}), attempt(tmp_path, {}))
+    assert load(environment=told | {"WEFT_PORT": "7000"}).config.port == 7000
 
 
 def test_variables_of_others_are_none_of_our_business() -> None:

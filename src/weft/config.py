@@ -156,7 +156,7 @@ def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found: dict[str, tuple[Any, str]] = {}
     for variable, text in sorted(environment.items()):
-        if not variable.startswith("WEFT_") or variable == "WEFT_CONFIG":
+        if not variable.startswith("WEFT_") or variable in _NO_SETTINGS:
             continue
         name = variable.removeprefix("WEFT_").lower()
         if name.endswith("_file") and name.removesuffix("_file") in _TYPES:
@@ -225,6 +225,11 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         found.append(("heartbeat_seconds", f"it must be at most half of lease_seconds ({config.lease_seconds:g})"))
     return found
 
+
+_NO_SETTINGS = frozenset(
+    f"WEFT_{name}" for name in ("CONFIG", "RUN_ID", "ATTEMPT", "IDEMPOTENCY_KEY", "PROJECT", "TASK", "CORRELATION_ID")
+)
+"""Where the file is, and what a command of a run is told of itself: it may well call weft."""
 
 _TYPES: dict[str, type] = get_type_hints(Config)
 _RANGES: tuple[tuple[str, float, float | None], ...] = (

@@ -1,4 +1,4 @@
-"""The folder that a worker keeps its runs in. One process at a time has it: who sweeps it must end nobody else's runs."""
+"""The folder that a worker keeps its runs in: one process at a time has it, so that sweeping it harms no other worker."""
 
 from __future__ import annotations
 
