@@ -1,4 +1,4 @@
-"""The folder that a worker keeps its runs in: one process at a time has it, so that sweeping it harms no other worker."""
+"""The folder that a worker keeps its runs in: one process at a time has it, so that sweeping it harms nobody else."""
 
 from __future__ import annotations
 
