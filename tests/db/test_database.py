@@ -247,6 +247,14 @@ async def test_a_row_that_breaks_a_rule_every_time_is_the_caller_s_matter(db: Da
     assert await db.transact(write(2)) == 2
 
 
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+async def test_a_query_that_must_sort_is_not_compiled_first(db: Database) -> None:
+    sorting = text("EXPLAIN ANALYZE SELECT * FROM workers WHERE seen_at > 5 ORDER BY name, host")
+    plan = await db.transact(lambda tx: [row[0] for row in tx.rows(sorting)])
+    assert any("Sort Key" in line for line in plan)
+    assert not any("JIT" in line for line in plan)
+
+
 async def test_text_is_compared_byte_by_byte(db: Database) -> None:
     def work(tx: Transaction) -> list[int]:
         for number, project in enumerate(["shop", "Shop", "shop ", "shöp", "sho\u0301p"]):

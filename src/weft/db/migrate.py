@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 Step = Callable[[Connection], None]
 LOCK = 0x77656674  # "weft"
+LOCK_SECONDS = 60
 
 
 def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: int = schema.VERSION) -> int:
@@ -72,22 +73,33 @@ def _upgrade(connection: Connection, number: int, steps: Mapping[int, Step]) -> 
 @contextmanager
 def _locked(engine: Engine) -> Iterator[Connection]:
     """One transaction that no other start of weft can enter at the same time."""
-    dialect = engine.dialect.name
     with engine.connect() as connection:
-        if dialect == "sqlite":
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        elif dialect == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-        else:  # DDL commits by itself there, so the lock belongs to the session
-            connection.execute(text("SELECT GET_LOCK('weft', 60)"))
+        _lock(connection)
         try:
             yield connection
         except BaseException:
             connection.exec_driver_sql("ROLLBACK")
             raise
-        connection.exec_driver_sql("COMMIT")
-        if dialect not in ("sqlite", "postgresql"):
-            connection.execute(text("SELECT RELEASE_LOCK('weft')"))
+        else:
+            connection.exec_driver_sql("COMMIT")
+        finally:
+            _unlock(connection)
+
+
+def _lock(connection: Connection) -> None:
+    dialect = connection.dialect.name
+    if dialect == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    elif dialect == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+    elif connection.execute(text("SELECT GET_LOCK('weft', :seconds)"), {"seconds": LOCK_SECONDS}).scalar() != 1:
+        raise DatabaseDown(f"another start of weft has been changing the schema for {LOCK_SECONDS} s")
+
+
+def _unlock(connection: Connection) -> None:
+    """On MariaDB the lock belongs to the session, because DDL commits by itself there; the pool keeps the session."""
+    if connection.dialect.name not in ("sqlite", "postgresql") and not connection.invalidated:
+        connection.execute(text("SELECT RELEASE_LOCK('weft')"))
 
 
 # What a server must have switched on to keep what it has acknowledged, and how it says so.

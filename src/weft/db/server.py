@@ -146,6 +146,8 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
 
     The queue's statistics are always out of date: a backlog comes and goes faster than it is analysed. A planner that
     believes in an empty queue sorts a million runs to lease one; every query of weft has an index that is in order.
+    What has to be sorted all the same then looks so dear that it would be compiled first, for a thousand times longer
+    than it runs.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
@@ -154,6 +156,7 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
         cursor.execute("SET enable_seqscan = off")
         cursor.execute("SET enable_bitmapscan = off")
         cursor.execute("SET enable_sort = off")
+        cursor.execute("SET jit = off")
     connection.commit()
 
 

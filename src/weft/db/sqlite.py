@@ -32,17 +32,26 @@ LONGEST_COMMIT_SECONDS = 0.05
 Waiting = tuple[Unit[Any], "Future[Any]"]
 
 
+class Spoiled(Exception):
+    """One unit of work has ended the transaction that it shared with others."""
+
+
 class Batch:
     """The units of work of one commit, and what became of each."""
 
     def __init__(self) -> None:
-        self.taken: list[Future[Any]] = []
+        self.taken: list[Waiting] = []
         self.done: dict[Future[Any], tuple[Any, Transaction]] = {}
         self.failed: dict[Future[Any], Exception] = {}
 
     def fail(self, problem: Exception) -> None:
         self.done.clear()
-        self.failed = {future: self.failed.get(future, problem) for future in self.taken}
+        self.failed = {future: self.failed.get(future, problem) for _, future in self.taken}
+
+    def undone(self) -> list[Waiting]:
+        """Take out all that has not failed by itself, to be run again."""
+        self.done.clear()
+        return [each for each in self.taken if each[1] not in self.failed]
 
     def settle(self) -> None:
         """Tell everybody. Effects come first, so that who learns of a commit finds them under way."""
@@ -102,6 +111,9 @@ class SqliteEngines:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
             try:
                 self._commit_together(batch, first)
+            except Spoiled:
+                for each in batch.undone():
+                    self._waiting.put(each)
             except Exception as problem:  # the commit itself failed: nobody's work is kept
                 batch.fail(problem)
             finally:
@@ -113,13 +125,13 @@ class SqliteEngines:
         """Answer whoever came too late, so that nobody waits for ever."""
         batch = Batch()
         while (late := self._next()) is not None:
-            batch.taken.append(late[1])
+            batch.taken.append(late)
         batch.fail(DatabaseDown("this process has closed it"))
         batch.settle()
 
     def _commit_together(self, batch: Batch, first: Waiting) -> None:
         """Run ``first`` and whoever else waits in one commit."""
-        batch.taken.append(first[1])
+        batch.taken.append(first)
         with self.engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
@@ -139,14 +151,14 @@ class SqliteEngines:
             try:
                 value = work(tx)
             except Exception as problem:  # this one is rolled back alone
-                connection.exec_driver_sql("ROLLBACK TO one")
                 batch.failed[future] = problem
+                _roll_back_one(connection)
             else:
                 batch.done[future] = (value, tx)
             connection.exec_driver_sql("RELEASE one")
             turn = self._next() if len(batch.taken) < MOST_JOINED and time.monotonic() < deadline else None
             if turn is not None:
-                batch.taken.append(turn[1])
+                batch.taken.append(turn)
 
     def _next(self) -> Waiting | None:
         try:
@@ -197,6 +209,13 @@ def _roll_back(connection: Connection) -> None:
         connection.exec_driver_sql("ROLLBACK")
     except DBAPIError:
         pass  # no transaction was open: BEGIN itself had failed
+
+
+def _roll_back_one(connection: Connection) -> None:
+    try:
+        connection.exec_driver_sql("ROLLBACK TO one")
+    except DBAPIError as problem:  # on a full disk, for one, SQLite itself ends the whole transaction
+        raise Spoiled from problem
 
 
 def _translated(problem: Exception) -> Exception:
