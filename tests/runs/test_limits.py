@@ -9,8 +9,10 @@ import pytest
 from tests.conftest import OpenApp
 from tests.runs.acting import Hand, in_use, set_limit, submit, submit_many
 from weft.app import App
+from weft.clock import Moment
 from weft.runs.lanes import project_limit, tag_limit, task_limit
-from weft.runs.model import Lease
+from weft.runs.leases import Leases
+from weft.runs.model import Ending, Lease
 
 COUNTED = {
     "project": (project_limit("shop"), {}),
@@ -163,3 +165,29 @@ async def test_a_removed_limit_holds_nothing_back(app: App) -> None:
     assert len(leases) == 3
     assert all(await hand.end_all(leases))
     assert await in_use(app) == {}
+
+
+@pytest.mark.parametrize("database_kind", ["postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("limits_before", [0, 1])
+async def test_a_limit_that_is_set_while_a_run_ends_does_not_count_it_for_ever(
+    app: App, another_app: OpenApp, limits_before: int
+) -> None:
+    keys = [tag_limit("shop", "slow"), project_limit("shop")]
+    for key in keys[:limits_before]:
+        await set_limit(app, key, 3)
+    await submit(app, tags=("slow",))
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    other, loop = await another_app(), asyncio.get_running_loop()
+    asked: list[Moment] = []
+
+    def clock() -> Moment:
+        """What the ending asks when it has read the run and is about to write."""
+        asked.append(1)
+        if len(asked) == 1:
+            asyncio.run_coroutine_threadsafe(set_limit(other, keys[limits_before], 3), loop).result(20)
+        return 1
+
+    ending = Ending(run_id=lease.run_id, attempt=lease.attempt, outcome="succeeded")
+    assert await Leases(app.db, app.bell, clock).finish(hand.id, [ending]) == [True]
+    assert set((await in_use(app)).values()) == {0}

@@ -165,12 +165,16 @@ STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")
 
 
 def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[Mapping[str, Any]]) -> int:
-    """Write how attempts ended on each run that is still at that attempt and as cancelled as it was; return how many.
+    """Write how attempts ended on each run that is still as it was read; return how many.
 
-    ``attempts`` are those that will be followed by another.
+    As it was: at that attempt, as cancelled, and counted by the same limits (``slots``, which stay on the run), or the
+    places of a limit that was set meanwhile would never be given back. ``attempts`` are those that others will follow.
     """
     insert_many(tx, schema.attempts, attempts)
-    return update_many(tx, runs, rows, match=("id", "attempt", "cancel_requested"), extra=STILL_RUNNING)
+    counted, uncounted = [row for row in rows if "slots" in row], [row for row in rows if "slots" not in row]
+    same = ("id", "attempt", "cancel_requested")
+    ended = update_many(tx, runs, uncounted, match=same, extra=and_(STILL_RUNNING, runs.c.slots.is_(None)))
+    return ended + update_many(tx, runs, counted, match=(*same, "slots"), extra=STILL_RUNNING)
 
 
 def add_log(tx: Transaction, chunks: Sequence[Mapping[str, Any]]) -> None:

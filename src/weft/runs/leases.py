@@ -222,7 +222,6 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
         "ready_lane": row.lane_id if again and not verdict.delay_seconds else None,
         "not_before": at + seconds(verdict.delay_seconds) if again and verdict.delay_seconds else None,
         "lease_worker": None,
-        "slots": None,
         "finished_at": None if again else at,
         "outcome": None if again else verdict.outcome.value,
         "reason": verdict.reason or None,
@@ -233,6 +232,7 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
         "log_bytes": None if again else ending.log_bytes,
         "live_task": row.task_id if again else None,
         "trouble": None if again or verdict.outcome is Outcome.SUCCEEDED else verdict.outcome.value,
+        **({"slots": row.slots} if row.slots else {}),
     }
 
 
