@@ -214,3 +214,16 @@ async def test_every_run_has_a_trace_of_its_own_and_keeps_the_one_it_was_given(a
     given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     kept = await app.runs.get(await submit(app, correlation_id="order-9", traceparent=given))
     assert (kept.correlation_id, kept.traceparent) == ("order-9", given)
+
+
+async def test_an_ended_run_may_be_queued_again_as_a_new_one(app: App) -> None:
+    run_id = await submit(app, priority=3, params={"page": 2}, task_id=4)
+    with pytest.raises(Conflict, match="has not ended yet"):
+        await app.runs.again(run_id)
+    hand = await Hand.join(app)
+    await hand.end(await hand.lease_one(), "failed")
+    before = await app.runs.get(run_id)
+    again = await app.runs.get((await app.runs.again(run_id)).run_id)
+    assert again.id != run_id
+    assert (again.spec, again.priority, again.task_id, again.trigger) == (before.spec, 3, 4, "retry")
+    assert await app.runs.get(run_id) == before

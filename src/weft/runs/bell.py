@@ -63,3 +63,5 @@ class Bell:
                 if not self._was_down:
                     log.warning("the broker was not reached; workers poll", extra={"why": str(problem)})
                 self._was_down = True
+            except Exception:  # a fault of one ring must not keep the next from being rung
+                log.exception("the broker was not rung", extra={"queues": dict(queues)})

@@ -173,7 +173,10 @@ class Runs:
         def work(tx: Transaction) -> int:
             woken = store.wake_waiting(tx, self._clock())
             lanes = store.lanes_by_id(tx, woken) if woken else {}
-            tx.after_commit(lambda: self._bell.add_all(Counter({lanes[lane].queue: n for lane, n in woken.items()})))
+            ready: Counter[str] = Counter()
+            for lane, count in woken.items():
+                ready[lanes[lane].queue] += count
+            tx.after_commit(lambda: self._bell.add_all(ready))
             return sum(woken.values())
 
         return await self._db.transact(work)
