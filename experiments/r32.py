@@ -29,13 +29,31 @@ from weft.runs.model import NewRun, RunSpec
 
 RED = "r32:keep_what_runs"
 DRAIN_SECONDS = 1.5
-SPARE_SECONDS = 2.0
 SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 5.0, "heartbeat_seconds": 0.5}
-SHORT, LONG = 0.2, 4.0
+SHORT, LONG = 0.2, 8.0
 """How long runs take: the short ones end while a worker drains, the long ones do not."""
+
+DOOMED = 3.0
+"""How long the run takes whose worker is killed: longer than the worker needs to begin to drain."""
 
 AT_ONCE_SECONDS = 0.5
 """From when on after SIGTERM nothing more may be leased."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much of it."""
+
+    rounds: int
+    serves: int
+    workers: int
+    spare_seconds: float
+    """How long a process may take to end beyond its drain time; less than a long run goes on, else nothing is shown."""
+
+
+REDUCED = Size(rounds=3, serves=2, workers=2, spare_seconds=4.0)  # a machine that tests may have much else to do
+FULL = Size(rounds=20, serves=3, workers=4, spare_seconds=2.0)
+SHOWING = Size(rounds=1, serves=1, workers=2, spare_seconds=4.0)
 
 
 @dataclass(slots=True)
@@ -50,26 +68,26 @@ class Restarts:
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("R32")
-    rounds, serves, workers = (20, 3, 4) if full else (1, 1, 2) if red else (3, 2, 2)
+    size = SHOWING if red else FULL if full else REDUCED
     with servers.postgresql() as server, Cluster(database=server.new_database(), **SETTINGS) as cluster:
-        roles = [cluster.serve(f"serve{number}") for number in range(1, serves + 1)]
-        roles += [cluster.worker(f"w{number}", red=RED if red else None) for number in range(1, workers + 1)]
+        roles = [cluster.serve(f"serve{number}") for number in range(1, size.serves + 1)]
+        roles += [cluster.worker(f"w{number}", red=RED if red else None) for number in range(1, size.workers + 1)]
         async with cluster.app() as app:
             await cluster.ready(app)
-            await rolling(report, cluster, app, roles, rounds)
+            await rolling(report, cluster, app, roles, size)
             if not red:
-                await asyncio.gather(hurried(report, cluster, app), killed(report, cluster, app))
+                await asyncio.gather(hurried(report, cluster, app, size), killed(report, cluster, app))
             report.expect(not cluster.fallen(), f"{cluster.fallen()}")
     return report
 
 
-async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role], rounds: int) -> None:
+async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role], size: Size) -> None:
     """Restart each role in turn while short and long runs are submitted."""
     began = time.monotonic()
     restarts = Restarts()
     async with clients(cluster, 2, rate=10, sleep=SHORT):
-        slow = client(cluster, "slow", rate=1, sleep=LONG)
-        for _ in range(rounds):
+        slow = client(cluster, "slow", rate=0.5, sleep=LONG)
+        for _ in range(size.rounds):
             for role in roles:
                 await restart(cluster, app, role, restarts)
         slow.ask_to_stop()
@@ -79,7 +97,7 @@ async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role],
     report.expect(not any(restarts.codes), f"processes ended with {restarts.codes}; 0 is a clean end")
     slowest = max(restarts.drains)
     report.note(f"slowest end {slowest:.1f} s")
-    report.expect(slowest <= DRAIN_SECONDS + SPARE_SECONDS, f"a process took {slowest:.1f} s to end")
+    report.expect(slowest <= DRAIN_SECONDS + size.spare_seconds, f"a process took {slowest:.1f} s to end")
     report.expect(not restarts.late, f"draining workers have taken runs: {restarts.late[:5]}")
     report.expect(not story(cluster).down, f"{story(cluster).down} submits had to be repeated")
     released, harmed = await app.db.read(given_back)
@@ -115,7 +133,7 @@ def given_back(tx: Transaction) -> tuple[int, list[int]]:
     return int(released), [row[0] for row in tx.rows(harmed)]
 
 
-async def hurried(report: Report, cluster: Cluster, app: App) -> None:
+async def hurried(report: Report, cluster: Cluster, app: App, size: Size) -> None:
     """A worker that has all the time to drain ends at once when it is asked a second time."""
     role = await busy_worker(cluster, app, "patient", sleep_seconds=600.0)
     role.ask_to_stop()
@@ -125,7 +143,7 @@ async def hurried(report: Report, cluster: Cluster, app: App) -> None:
     await role.ended()
     took = time.monotonic() - began
     report.note(f"asked twice, a worker ended after {took:.1f} s")
-    report.expect(took <= SPARE_SECONDS, f"a worker that was asked twice took {took:.1f} s to end")
+    report.expect(took <= size.spare_seconds, f"a worker that was asked twice took {took:.1f} s to end")
     run = (await app.runs.find({"task": "patient"}))[0]
     given = (run.state, run.tries, run.losses) == ("queued", 0, 0)
     report.expect(given, f"a run whose worker was hurried is {run.state}, tries {run.tries}, losses {run.losses}")
@@ -134,7 +152,7 @@ async def hurried(report: Report, cluster: Cluster, app: App) -> None:
 
 async def killed(report: Report, cluster: Cluster, app: App) -> None:
     """A run whose worker is killed while it drains starts again elsewhere."""
-    role = await busy_worker(cluster, app, "doomed", sleep_seconds=LONG)
+    role = await busy_worker(cluster, app, "doomed", sleep_seconds=DOOMED)
     role.ask_to_stop()
     await eventually(lambda: _is_draining(app, role))
     role.kill()
