@@ -125,3 +125,16 @@ async def test_a_scheduler_fires_once_the_leader_is_gone(app: App, clock: SetClo
     watch.seconds = 6
     assert await heir.tick() == 1
     assert len(await runs_of(app, "t")) == 1
+
+
+async def test_a_scheduler_that_does_not_lead_waits_however_much_is_due(
+    app: App, clock: SetClock, watch: Stopwatch
+) -> None:
+    """It could do nothing about it, and would ask the database without a pause."""
+    await keep(app, noop("t", "* * * * *"))
+    heir = Scheduler(app.db, app.runs, candidate(app, "heir", watch), clock)
+    assert await candidate(app, "leader", watch).leads()
+    clock.forward(60)
+    assert await heir.seconds_to_next(0.25) == 0.25
+    watch.seconds = 6
+    assert await heir.seconds_to_next(0.25) == 0.0

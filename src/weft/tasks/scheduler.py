@@ -81,7 +81,9 @@ class Scheduler:
         await self._leader.resign()
 
     async def seconds_to_next(self, at_most: float) -> float:
-        """How long nothing will be due, as far as is known."""
+        """How long nothing will be due, as far as is known; one that does not lead has only the leader to watch."""
+        if not await self._leader.leads():
+            return at_most
         first = await self._db.read(store.first_due)
         if first is None:
             return at_most
