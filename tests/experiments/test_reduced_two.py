@@ -1,10 +1,13 @@
 """The reduced form of each experiment passes, and fails as soon as the protection that it is about is switched off."""
 
+import re
 from datetime import UTC, datetime
 
 import pytest
 
 from experiments import almanac, r04, r05, r09, r15
+from experiments.__main__ import names
+from experiments.cluster import ROOT
 from experiments.report import Report
 
 pytestmark = pytest.mark.timeout(600)
@@ -76,3 +79,11 @@ def test_the_almanac_knows_when_a_cron_line_ticks(line: str, zone: str, minutes:
 def test_the_almanac_counts_an_interval_from_its_first_tick() -> None:
     ticks = almanac.interval(NOON - 10 * almanac.SECOND, 25, NOON, NOON + almanac.MINUTE)
     assert [(tick - NOON) // almanac.SECOND for tick in ticks] == [15, 40]
+
+
+def test_the_promises_name_only_what_exists_and_every_experiment() -> None:
+    page = (ROOT / "docs" / "reference" / "promises.md").read_text()
+    files = re.findall(r"`(tests/[a-z_/]+\.py)`", page)
+    assert files
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    assert sorted(set(re.findall(r"experiment `(r\d\d)`", page))) == names()
