@@ -2,21 +2,26 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, NullPool, create_engine, event, text
 
 from weft.app import App
 from weft.db import schema
 from weft.runs.model import NewRun, RunSpec
 
 PROJECTS = 10
-PIECE = 500_000
+PIECE = 1_000_000
 """How many rows one transaction writes."""
 
 SERIES = {
     "sqlite": "(WITH RECURSIVE count(n) AS (SELECT :first UNION ALL SELECT n + 1 FROM count WHERE n < :last) "
     "SELECT n FROM count)",
     "postgresql": "(SELECT n FROM generate_series(CAST(:first AS bigint), CAST(:last AS bigint)) AS n)",
+}
+HURRY = {
+    "sqlite": ["PRAGMA cache_size = -1000000", "PRAGMA synchronous = OFF"],
+    "postgresql": ["SET synchronous_commit = off"],
 }
 NEXT_ID = {
     "sqlite": "UPDATE sequences SET last = :last WHERE name = 'run_ids'",
@@ -40,9 +45,22 @@ ENDED = QUEUED | {
 async def fill(app: App, *, queued: int, ended: int) -> None:
     """Add runs of ten projects: first those that have ended, then those that wait."""
     await app.runs.submit([sample(number) for number in range(PROJECTS)])
-    await asyncio.to_thread(copy, app.db.engine, ENDED, PROJECTS + 1, ended)
-    await asyncio.to_thread(copy, app.db.engine, QUEUED, PROJECTS + ended + 1, queued - PROJECTS)
-    await asyncio.to_thread(settle, app.db.engine, queued + ended)
+    engine = hurried(app.db.engine)
+    await asyncio.to_thread(copy, engine, ENDED, PROJECTS + 1, ended)
+    await asyncio.to_thread(copy, engine, QUEUED, PROJECTS + ended + 1, queued - PROJECTS)
+    await asyncio.to_thread(settle, engine, queued + ended)
+
+
+def hurried(engine: Engine) -> Engine:
+    """Connections for filling alone: with much memory, and without waiting for the disk."""
+    hurry = create_engine(engine.url, poolclass=NullPool)
+
+    @event.listens_for(hurry, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        for statement in HURRY[hurry.dialect.name]:
+            connection.cursor().execute(statement)
+
+    return hurry
 
 
 def sample(number: int) -> NewRun:
