@@ -65,7 +65,11 @@ async def measure(setup: Setup, scale: float) -> Seen:
             for _ in range(count):
                 for found, app in zip(times, (small, large), strict=True):
                     found[batch].add(await lease_once(app, WORKER, batch))
-        return Seen(setup.name, times[0], times[1], await lease_plans(large, WORKER))
+        seen = Seen(setup.name, times[0], times[1], await lease_plans(large, WORKER))
+    print(
+        f"{setup.name}: {', '.join(f'a lease of {batch}: {seen.times(batch):.2f}×' for batch in BATCHES)}", flush=True
+    )
+    return seen
 
 
 @asynccontextmanager
