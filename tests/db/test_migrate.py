@@ -157,6 +157,30 @@ def test_a_step_that_fails_is_not_counted_and_hinders_nobody(engine: Engine, oth
         assert thread.submit(migrate, other, {NEXT: add_color}, NEXT).result(20) == NEXT
 
 
+CUT_OFF = {
+    "postgres": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"),
+    "mariadb": ("SELECT CONNECTION_ID()", "KILL {}"),
+}
+
+
+@pytest.mark.parametrize("database_kind", CUT_OFF, indirect=True)
+def test_a_start_whose_connection_is_lost_says_that_the_database_does_not_answer(
+    engine: Engine, other: Engine, database_kind: str
+) -> None:
+    migrate(engine)
+    who, cut = CUT_OFF[database_kind]
+
+    def lose_connection(connection: Connection) -> None:
+        number = connection.execute(text(who)).scalar_one()
+        with other.connect() as rival:
+            rival.execute(text(cut.format(number)))
+        connection.execute(text("SELECT 1"))
+
+    with pytest.raises(DatabaseDown):
+        migrate(engine, {NEXT: lose_connection}, NEXT)
+    assert migrate(engine, {NEXT: add_color}, NEXT) == NEXT
+
+
 def test_starts_at_the_same_time_take_each_step_once(engine: Engine, other: Engine) -> None:
     migrate(engine)
     taken: list[int] = []

@@ -78,7 +78,8 @@ def _locked(engine: Engine) -> Iterator[Connection]:
         try:
             yield connection
         except BaseException:
-            connection.exec_driver_sql("ROLLBACK")
+            if not connection.invalidated:  # else the server has rolled back when it lost us
+                connection.exec_driver_sql("ROLLBACK")
             raise
         else:
             connection.exec_driver_sql("COMMIT")
