@@ -30,7 +30,7 @@ from weft.runs.model import NewRun, RunSpec
 RED = "r32:keep_what_runs"
 DRAIN_SECONDS = 1.5
 SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 5.0, "heartbeat_seconds": 0.5}
-SHORT, LONG = 0.2, 8.0
+SHORT, LONG = 0.2, 10.0
 """How long runs take: the short ones end while a worker drains, the long ones do not."""
 
 DOOMED = 3.0
@@ -51,9 +51,9 @@ class Size:
     """How long a process may take to end beyond its drain time; less than a long run goes on, else nothing is shown."""
 
 
-REDUCED = Size(rounds=3, serves=2, workers=2, spare_seconds=4.0)  # a machine that tests may have much else to do
+REDUCED = Size(rounds=3, serves=2, workers=2, spare_seconds=6.0)  # a machine that tests may have much else to do
 FULL = Size(rounds=20, serves=3, workers=4, spare_seconds=2.0)
-SHOWING = Size(rounds=1, serves=1, workers=2, spare_seconds=4.0)
+SHOWING = Size(rounds=1, serves=1, workers=2, spare_seconds=6.0)
 
 
 @dataclass(slots=True)
