@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,13 +31,6 @@ TEXTS = [
     "x" * 100_000,
 ]
 NUMBERS = [0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)]
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Database]:
-    db = open_database(database_url)
-    yield db
-    db.close()
 
 
 async def kept(db: Database, table: Any = schema.events) -> list[dict[str, Any]]:

@@ -121,3 +121,8 @@ async def ended(app: App, run_id: int) -> Run:
 
 async def is_in(app: App, run_id: int, *states: RunState) -> bool:
     return (await app.runs.get(run_id)).state in states
+
+
+async def told(app: App, run_id: int) -> bool:
+    """Whether an attempt of the run has ended."""
+    return bool(await app.runs.attempts(run_id))

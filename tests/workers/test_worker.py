@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -16,9 +15,8 @@ import pytest
 from tests.conftest import on_sqlite
 from tests.runs.acting import facts, submit, submit_many
 from tests.waiting import PATIENCE_SECONDS, eventually
-from tests.workers.acting import HABITS, Failing, Obedient, ended, working
+from tests.workers.acting import HABITS, Obedient, ended, told, working
 from weft.app import App
-from weft.ports import Ended
 from weft.runs.model import RunState
 
 
@@ -114,48 +112,6 @@ async def test_a_timed_out_run_is_tried_again(app: App) -> None:
     assert (await app.runs.attempts(run_id))[0].outcome == "timeout"
 
 
-BROKEN: dict[str, Any] = {
-    "raises": lambda: 1 / 0,
-    "says an outcome that there is not": lambda: Ended(outcome="perfect"),
-    "says an outcome that is not its to say": lambda: Ended(outcome="lost"),
-    "returns nothing": lambda: None,
-    "has a result that is no JSON": lambda: Ended(outcome="succeeded", result={"when": object()}),
-    "has a result that is no text": lambda: Ended(outcome="succeeded", result={"name": "\udcff"}),
-    "has a very large result": lambda: Ended(outcome="succeeded", result={"page": "x" * 20_000_000}),
-    "gives a reason that no database takes": lambda: Ended(outcome="failed", reason="nul \0, \udcff"),
-    "gives a reason that is no text": lambda: Ended(outcome="failed", reason=ValueError("x")),  # type: ignore[arg-type]
-    "gives an exit code out of range": lambda: Ended(outcome="failed", exit_code=2**70),
-    "asks to wait until the end of time": lambda: Ended(outcome="postponed", retry_after_seconds=float("inf")),
-}
-
-
-@pytest.mark.parametrize("fault", BROKEN)
-async def test_a_broken_executor_ends_its_run_and_not_the_worker(
-    app: App, fault: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL)
-    broken, healthy = await submit(app, kind="broken"), await submit(app)
-    async with working(app, {"broken": Failing(BROKEN[fault])}):
-        assert (await ended(app, healthy)).state is RunState.SUCCEEDED
-        await eventually(lambda: told(app, broken))
-        assert (await ended(app, await submit(app))).state is RunState.SUCCEEDED
-
-
-async def told(app: App, run_id: int) -> bool:
-    """Whether an attempt of the run has ended."""
-    return bool(await app.runs.attempts(run_id))
-
-
-@on_sqlite
-async def test_an_unknown_kind_fails_with_a_sentence(app: App) -> None:
-    run_id = await submit(app, kind="teleport")
-    async with working(app):
-        run = await ended(app, run_id)
-    assert run.state is RunState.FAILED
-    assert run.reason is not None
-    assert "teleport" in run.reason
-
-
 @on_sqlite
 async def test_a_worker_beats_on_while_an_executor_cannot_tell_its_breakers(
     app: App, caplog: pytest.LogCaptureFixture
@@ -215,97 +171,9 @@ def watch_beats(app: App, seen: list[int], looking: threading.Event, stop: threa
 
 
 @on_sqlite
-async def test_a_live_log_is_seen_while_the_run_goes_on_and_the_blob_after_its_end(app: App) -> None:
-    run_id = await submit(app)
-    executor = Obedient()
-    async with working(app, executor):
-        work = await executor.has_started(run_id)
-        work.log.write(b"one\n")
-        await eventually(lambda: log_is(app, run_id, b"one\n"))
-        work.log.write(b"two\n")
-        await eventually(lambda: log_is(app, run_id, b"one\ntwo\n"))
-        work.log.write(b"three\n")
-        executor.end(run_id)
-        await ended(app, run_id)
-    assert await app.runs.log(run_id) == b"one\ntwo\nthree\n"
-    (attempt,) = await app.runs.attempts(run_id)
-    assert attempt.log_key is not None
-    assert await app.blobs.get(attempt.log_key) == b"one\ntwo\nthree\n"
-    assert await app.runs.live_log(run_id, 1) == []
-
-
-async def log_is(app: App, run_id: int, text: bytes) -> bool:
-    return await app.runs.log(run_id) == text
-
-
-@on_sqlite
-async def test_a_log_is_capped_and_says_how_much_was_dropped(app: App) -> None:
-    run_id = await submit(app, log_bytes=10)
-    executor = Obedient()
-    async with working(app, executor):
-        work = await executor.has_started(run_id)
-        work.log.write(b"0123456")
-        work.log.write(b"789abcdef")
-        work.log.write(b"more")
-        executor.end(run_id)
-        await ended(app, run_id)
-    assert await app.runs.log(run_id) == b"0123456789\n[weft] 10 bytes dropped: the log is capped at 10 bytes\n"
-
-
-@on_sqlite
 async def test_nothing_of_a_run_is_left_on_the_worker_s_disk(app: App) -> None:
     run_id = await submit(app, kind="shell", spec={"script": "echo hello > file; echo done"})
     async with working(app):
         assert (await ended(app, run_id)).state is RunState.SUCCEEDED
     folder = app.config.folder / "runs" / "w1"
     assert not folder.exists() or list(folder.iterdir()) == []
-
-
-@on_sqlite
-async def test_a_stop_that_comes_while_the_log_is_kept_does_not_undo_the_end(app: App) -> None:
-    run_id = await submit(app)
-    executor, blobs = Obedient(), SlowBlobs(app.blobs)
-    async with working(app, executor, blobs=blobs) as (worker, task):
-        work = await executor.has_started(run_id)
-        work.log.write(b"all is well\n")
-        executor.end(run_id)
-        await blobs.asked.wait()
-        worker.drain()
-        worker.drain()
-        await asyncio.sleep(0)
-        blobs.go_on.set()
-        await asyncio.wait_for(task, PATIENCE_SECONDS)
-    run = await app.runs.get(run_id)
-    assert run.state is RunState.SUCCEEDED
-    assert await app.runs.log(run_id) == b"all is well\n"
-
-
-class SlowBlobs:
-    """A blob store that keeps nothing before the test lets it."""
-
-    def __init__(self, blobs: Any) -> None:
-        self._blobs = blobs
-        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def put(self, key: str, data: bytes) -> None:
-        self.asked.set()
-        await self.go_on.wait()
-        await self._blobs.put(key, data)
-
-
-@on_sqlite
-async def test_a_log_that_cannot_be_kept_does_not_keep_the_run_from_ending(
-    app: App, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL)
-
-    class Full:
-        async def put(self, key: str, data: bytes) -> None:
-            raise OSError(28, "No space left on device")
-
-    run_id = await submit(app)
-    executor = Obedient()
-    async with working(app, executor, blobs=Full()):
-        (await executor.has_started(run_id)).log.write(b"words")
-        executor.end(run_id)
-        assert (await ended(app, run_id)).state is RunState.SUCCEEDED
