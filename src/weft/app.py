@@ -76,8 +76,12 @@ class App:
 async def open_app(config: Config, clock: Clock = now) -> App:
     """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
     db = open_database(config.database_url)
-    refuse_unsafe(db.engine, allowed=config.allow_unsafe_database)
-    migrate(db.engine)
+    try:
+        refuse_unsafe(db.engine, allowed=config.allow_unsafe_database)
+        migrate(db.engine)
+    except BaseException:
+        db.close()
+        raise
     broker = registry.open_broker(config.broker_url)
     blobs = registry.open_blobs(config.blobs_url)
 

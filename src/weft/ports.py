@@ -7,7 +7,7 @@ An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -121,12 +121,3 @@ class Executor(Protocol):
 
     def breakers(self) -> Collection[Breaker]:
         """The circuit breakers that this executor holds; empty where it has none."""
-
-
-@dataclass(slots=True)
-class Ports:
-    """The adapters that one process uses, as ``app.py`` chose them."""
-
-    broker: Broker
-    blobs: Blobs
-    executors: Mapping[str, Executor] = field(default_factory=dict)

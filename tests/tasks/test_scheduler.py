@@ -18,7 +18,7 @@ from weft.tasks.schedule import Schedule, jittered
 from weft.tasks.scheduler import MOST_AT_ONCE
 
 MANY = 10_000
-LOOKS = 6
+LOOKS = 8
 """Statements of a tick that finds nothing: who leads (at most three), what is due, what has ended, what has waited."""
 
 

@@ -43,7 +43,8 @@ async def _up(config: Config, *, examples: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (2, 15):
         loop.add_signal_handler(number, supervisor.stop)
-    typer.echo(f"weft runs: http://{config.host}:{config.port}/healthz, data in {config.folder}. Ctrl-C ends it.")
+    address = f" and answers on http://{config.host}:{config.port}/healthz" if config.port else ""
+    typer.echo(f"weft runs on {config.folder}{address}. Ctrl-C ends it.")
     await supervisor.run()
     return 78 if supervisor.misconfigured else 0
 

@@ -26,6 +26,9 @@ MOST_TRIES = 8
 SILENCE_SECONDS = 5
 """How long the server may not acknowledge a packet before its connection is given up and a new one is tried."""
 
+LONGEST_STATEMENT_SECONDS = 15
+"""How long MariaDB may take to answer: its driver has no other way to notice a cable that was cut."""
+
 IDLE_SECONDS = 10
 """How long a client may be silent in a transaction before the server ends it: a frozen one must not keep its locks."""
 
@@ -37,8 +40,8 @@ CONNECT: dict[str, dict[str, Any]] = {
         "keepalives_interval": 2,
         "keepalives_count": 2,
     },
-    "mysql": {"connect_timeout": 5},
-    "mariadb": {"connect_timeout": 5},
+    "mysql": {"connect_timeout": 5, "read_timeout": LONGEST_STATEMENT_SECONDS, "write_timeout": SILENCE_SECONDS},
+    "mariadb": {"connect_timeout": 5, "read_timeout": LONGEST_STATEMENT_SECONDS, "write_timeout": SILENCE_SECONDS},
 }
 
 # Serialization failure and deadlock (PostgreSQL); deadlock, lock wait timeout and changed-since-read (MariaDB).

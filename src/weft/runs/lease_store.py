@@ -144,6 +144,12 @@ def retries(tx: Transaction, run_ids: Collection[int]) -> dict[int, Retry]:
     return {row.id: _decode_spec(row.spec).retry for row in rows}
 
 
+def keep(tx: Transaction, run_ids: Collection[int], worker_id: int) -> set[tuple[int, int]]:
+    """Run and attempt of those of ``run_ids`` that ``worker_id`` holds, and will hold until the transaction ends."""
+    query = select(runs.c.id, runs.c.attempt).where(runs.c.id.in_(run_ids), runs.c.lease_worker == worker_id)
+    return {(row.id, row.attempt) for row in tx.rows(query.order_by(runs.c.id).with_for_update())}
+
+
 def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
     """Run, attempt and whether to cancel, for all that ``worker_id`` holds."""
     query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == worker_id)

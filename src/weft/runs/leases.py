@@ -25,7 +25,10 @@ from weft.runs.lanes import Lane
 from weft.runs.model import ENDED, Ending, Lease, Outcome, Retry, RunState, Verdict, judge, storable
 
 MOST_LANES = 200
-"""How many lanes one lease looks at; with more than that, the next lease goes on where this one stopped."""
+"""How many lanes are looked at together; with more than that, the next look goes on where this one stopped."""
+
+MOST_LOOKS = 20
+"""How often one lease looks on when all of them are blocked."""
 
 TOLD = ("succeeded", "failed", "timeout", "cancelled", "released")
 """The outcomes that are a worker's to tell."""
@@ -63,7 +66,7 @@ class Leases:
         """Keep pieces of the logs of runs that ``worker_id`` holds; others are dropped."""
 
         def work(tx: Transaction) -> None:
-            mine = {(run_id, attempt) for run_id, attempt, _ in lease_store.leases_of(tx, worker_id)}
+            mine = lease_store.keep(tx, {chunk["run_id"] for chunk in chunks}, worker_id)
             lease_store.add_log(tx, [chunk for chunk in chunks if (chunk["run_id"], chunk["attempt"]) in mine])
 
         await self._db.transact(work)
@@ -76,9 +79,7 @@ class Leases:
         return len(rows)
 
     def _lease(self, tx: Transaction, worker_id: int, worker: str, labels: Collection[str], want: int) -> list[Lease]:
-        lanes = self._servable(tx, labels)
-        free = lease_store.free_places(tx, {key for lane in lanes.values() for key in lane.limits}) if lanes else {}
-        lanes = {lane_id: lane for lane_id, lane in lanes.items() if _room(lane, free, 1)}
+        lanes, free = self._open_lanes(tx, labels)
         at = self._clock()
         leased: list[tuple[Lease, int | None]] = []
         shares, turns = self._plan(tx, worker_id, lanes, want)
@@ -110,6 +111,16 @@ class Leases:
             for queue in {lane.queue for lane in lanes.values()}:
                 tx.after_commit(lambda queue=queue: self._bell.add(queue))  # type: ignore[misc]
         return [lease for lease, _ in leased]
+
+    def _open_lanes(self, tx: Transaction, labels: Collection[str]) -> tuple[dict[int, Lane], dict[str, int]]:
+        """Lanes that may be served now, and the places left under their limits; blocked ones are passed over."""
+        for _ in range(MOST_LOOKS):
+            lanes = self._servable(tx, labels)
+            free = lease_store.free_places(tx, {key for lane in lanes.values() for key in lane.limits}) if lanes else {}
+            lanes = {lane_id: lane for lane_id, lane in lanes.items() if _room(lane, free, 1)}
+            if lanes or not self._cursor:
+                break
+        return lanes, free
 
     def _servable(self, tx: Transaction, labels: Collection[str]) -> dict[int, Lane]:
         ids = lease_store.ready_lanes(tx, self._cursor, MOST_LANES)

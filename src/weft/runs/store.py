@@ -14,7 +14,7 @@ from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing, reserve_ids
 from weft.db.database import Transaction
 from weft.runs.lanes import Lane
-from weft.runs.model import ENDED, Attempt, NewRun, Outcome, Run, RunSpec, RunState
+from weft.runs.model import Attempt, NewRun, Outcome, Run, RunSpec, RunState
 
 runs, attempts, lanes = schema.runs, schema.attempts, schema.lanes
 
@@ -127,14 +127,6 @@ def attempts_of(tx: Transaction, run_id: int) -> list[Attempt]:
     return ended
 
 
-def count_by_state(tx: Transaction, project: str | None = None) -> dict[str, int]:
-    """How many runs are queued and running, and how many have ended; of one project where it is named."""
-    query = select(runs.c.state, func.count()).group_by(runs.c.state)
-    if project is not None:
-        query = query.where(runs.c.project == project)
-    return dict(tx.rows(query))
-
-
 def count_live(tx: Transaction) -> dict[str, int]:
     """How many runs are ready, waiting and running: quick however many have ended."""
     counts = {
@@ -238,4 +230,3 @@ def _run(row: Any) -> Run:
 
 
 _PLAIN = [name for name in Run.__dataclass_fields__ if name not in ("state", "spec", "result")]
-ENDED_STATES = sorted(state.value for state in ENDED)

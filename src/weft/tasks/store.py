@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -14,8 +15,11 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, skip_locked, update_many
 from weft.db.database import Transaction
+from weft.errors import WeftError
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.schedule import Schedule
+
+log = logging.getLogger(__name__)
 
 tasks, schedules, ticks, dependencies = schema.tasks, schema.schedules, schema.ticks, schema.dependencies
 
@@ -69,10 +73,15 @@ def by_names(tx: Transaction, names: Collection[tuple[str, str]]) -> dict[tuple[
 
 
 def by_ids(tx: Transaction, ids: Collection[int], *, lock: bool = False) -> dict[int, Stored]:
+    """Tasks by id, without those that this weft does not understand."""
     found: dict[int, Stored] = {}
     for part in parts(sorted(ids)):
         query = select(tasks).where(tasks.c.id.in_(part)).order_by(tasks.c.id)
-        found |= {row.id: _stored(row) for row in tx.rows(query.with_for_update() if lock else query)}
+        for row in tx.rows(query.with_for_update() if lock else query):
+            try:
+                found[row.id] = _stored(row)
+            except (WeftError, msgspec.MsgspecError) as problem:  # one that is not understood must not stop the others
+                log.error("task left alone", extra={"task": f"{row.project}/{row.name}", "why": str(problem)})
     return found
 
 

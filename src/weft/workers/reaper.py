@@ -71,11 +71,7 @@ class Reaper:
         name = await self._db.transact(lambda tx: self._declare_lost(tx, worker_id, seen.beats))
         if name is None:
             return 0
-        taken = 0
-        while count := await self._db.transact(
-            lambda tx: self._leases.expire(tx, worker_id, f"worker {name} went silent")
-        ):
-            taken += count
+        taken = await self._take_all(worker_id, name)
         log.warning("worker lost", extra={"worker": name, "runs": taken})
         return taken
 
@@ -88,12 +84,12 @@ class Reaper:
 
     async def take_left_behind(self) -> int:
         """Take runs that are still on a worker that is already offline (a reaper died half-way)."""
-        left = await self._db.read(store.offline_with_leases)
+        return sum([await self._take_all(*left) for left in await self._db.read(store.offline_with_leases)])
+
+    async def _take_all(self, worker_id: int, name: str) -> int:
         taken = 0
-        for worker_id, name in left:
-            taken += await self._db.transact(
-                lambda tx, worker_id=worker_id, name=name: self._leases.expire(  # type: ignore[misc]
-                    tx, worker_id, f"worker {name} went silent"
-                )
-            )
+        while count := await self._db.transact(
+            lambda tx: self._leases.expire(tx, worker_id, f"worker {name} went silent")
+        ):
+            taken += count
         return taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from itertools import takewhile
 
 from weft.errors import WeftError
 from weft.runs.model import Ending
@@ -48,15 +49,27 @@ class Reports:
                 await self._tell()
             self._told.set()
 
-    async def drain(self) -> None:
-        """Return when all has been told."""
-        while self.backlog:
-            self._told.clear()
-            await self._told.wait()
+    async def drain(self, hurried: asyncio.Event, patience_seconds: float) -> None:
+        """Return when all has been told, when it takes too long, or when somebody is in a hurry.
+
+        What was not told is done again by others: its worker is given up for lost.
+        """
+        try:
+            async with asyncio.timeout(patience_seconds):
+                while self.backlog and not hurried.is_set():
+                    self._told.clear()
+                    waits = [asyncio.ensure_future(self._told.wait()), asyncio.ensure_future(hurried.wait())]
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    for wait in waits:
+                        wait.cancel()
+        except TimeoutError:
+            pass
+        if self.backlog:
+            log.error("outcomes were not told; those runs will be done again", extra={"runs": self.backlog})
 
     async def _tell(self) -> None:
         worker_id = self._waiting[0][0]
-        batch = [entry for entry in self._waiting[:MOST_REPORTED] if entry[0] == worker_id]
+        batch = list(takewhile(lambda entry: entry[0] == worker_id, self._waiting[:MOST_REPORTED]))
         self._telling, self._waiting = batch, self._waiting[len(batch) :]
         while self._telling:
             try:

@@ -23,8 +23,15 @@ class LogSpool:
         self.dropped += len(data) - len(kept)
         if not kept:
             return
+        try:
+            self._append(kept)
+        except OSError:  # no room on the disk: the run goes on, its log has a gap that is counted
+            self.dropped += len(kept)
+
+    def _append(self, kept: bytes) -> None:
         if self._file < 0:
-            self._file = os.open(self._make_folder() / "log", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            path = self._make_folder() / "log"
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         view = memoryview(kept)
         while view:
             count = os.pwrite(self._file, view, self.written)

@@ -23,6 +23,9 @@ from weft.workers.reports import Reports
 
 log = logging.getLogger(__name__)
 
+TELL_SECONDS = 5.0
+"""How much longer than its runs a draining worker may take to tell how they ended."""
+
 MOST_LEASED = 200
 """How many runs one lease may bring: larger batches cost more than they save."""
 
@@ -62,6 +65,7 @@ class Worker:
         self._id = 0
         self._started = self._done = 0
         self._draining = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._room = asyncio.Event()
         self._leases_begun = self._leases_ended = 0
         self._strange: dict[tuple[int, int], int] = {}
@@ -79,7 +83,7 @@ class Worker:
             await self._wait_for_running(self._habits.drain_seconds)
         finally:
             await self._give_back()
-            await self._reports.drain()
+            await self._reports.drain(self._hurried, self._habits.drain_seconds + TELL_SECONDS)
             beside = [reporting, shipping, *([self._rejoining] if self._rejoining else [])]
             for task in beside:
                 task.cancel()
@@ -88,8 +92,10 @@ class Worker:
 
     def drain(self) -> None:
         """Lease nothing more from now on; end once the runs have ended or the drain time is over."""
-        if self._draining.is_set():  # asked twice: do not wait for runs
+        if self._draining.is_set():  # asked twice: do not wait for runs, nor for a database that is away
             self._stop_all("drain")
+            if not self._running:
+                self._hurried.set()
         self._draining.set()
         self._room.set()
 
@@ -182,10 +188,10 @@ class Worker:
         done, pending = await asyncio.wait({ringing, draining}, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
-        if ringing in done and isinstance(ringing.exception(), BrokerDown):
+        if ringing in done and (problem := ringing.exception()) is not None:
+            if not isinstance(problem, BrokerDown):  # a broker is somebody's plug-in: without it we poll
+                log.error("the broker failed", extra={"worker": self._card.name, "why": repr(problem)})
             await self._pause(self._habits.poll_seconds)
-        elif ringing in done:
-            ringing.result()
 
     async def _pause(self, seconds: float) -> None:
         try:

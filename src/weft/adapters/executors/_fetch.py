@@ -31,10 +31,15 @@ class Answer:
     @property
     def text(self) -> str:
         _, _, charset = self.headers.get("content-type", "").lower().partition("charset=")
+        named = charset.partition(";")[0].strip("\"' ") or "utf-8"
         try:
-            return self.body.decode(charset.partition(";")[0].strip("\"' ") or "utf-8", errors="replace")
+            return self.body.decode("utf-8" if named in SLOW_CHARSETS else named, errors="replace")
         except (LookupError, ValueError):
             return self.body.decode(errors="replace")
+
+
+SLOW_CHARSETS = {"punycode", "idna"}
+"""Names that Python decodes in quadratic time and that no page is written in: a server could freeze us with them."""
 
 
 class NoAnswer(Exception):
