@@ -9,6 +9,7 @@ Red control: clients whose database layer neither tries again nor says in weft's
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any
 
 from experiments import breaking, checker
 from experiments.clients import acknowledged, clients, story
-from experiments.cluster import Cluster
+from experiments.cluster import Cluster, Role
 from experiments.report import Report
 from tests import servers
 from tests.waiting import eventually
@@ -137,11 +138,30 @@ async def suffer_all(report: Report, scene: Scene, *, rounds: int, red: bool) ->
                 hidden = fault not in UNSEEN or not told
                 report.expect(hidden, f"{told} submits were told of {fault}, which are to be tried again unseen")
         after = breaking.connections(scene.server)
+        if not red:
+            await start_newcomers(scene)
         scene.end("everything")
     report.expect(after <= MOST_CONNECTIONS, f"{after} connections are open, at most {MOST_CONNECTIONS} are needed")
     report.note(f"connections before {before}, after {after}")
     report.note(f"{story(scene.cluster).down} submits were told that the database is away")
     report.note("seconds to recover: " + ", ".join(f"{name} {took:.1f}" for name, took in scene.recovered.items()))
+
+
+async def start_newcomers(scene: Scene) -> None:
+    """Start roles while the server goes away again and again: each must wait for it, and then be there."""
+    starts = [scene.cluster.serve, scene.cluster.worker]
+    newcomers: list[Role] = []
+    for number, start in enumerate(starts * 3):
+        newcomers.append(start(f"newcomer{number}"))
+        await asyncio.sleep(random.uniform(0.0, 0.5))
+        if number % 2:
+            await asyncio.to_thread(scene.server.kill)
+            await asyncio.to_thread(scene.server.start)
+    await scene.cluster.ready(scene.app)
+    for role in newcomers:
+        role.ask_to_stop()
+    for role in newcomers:
+        await role.ended()
 
 
 async def judge(report: Report, scene: Scene) -> None:
