@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 
 
@@ -43,8 +44,9 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def add(self, scene: str, tally: Tally) -> None:
-        """Count a scene; what must be 0 in every experiment is expected to be 0."""
+        """Count a scene, and say so, since the next may take long; what must be 0 is expected to be 0."""
         self.scenes[scene] = tally
+        print(f"{self.name} {scene}: {tally}", file=sys.stderr, flush=True)
         for name in ("lost", "duplicated", "unknown"):
             count = getattr(tally, name)
             self.expect(count == 0, f"{scene}: {count} {name}")
