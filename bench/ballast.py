@@ -88,6 +88,6 @@ def pieces(first: int, count: int) -> Iterator[tuple[int, int]]:
 
 def settle(engine: Engine, last: int) -> None:
     """Let ids go on behind the copies, and let the planner know what is there."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with engine.begin() as connection:
         connection.execute(text(NEXT_ID[engine.dialect.name]), {"last": last})
         connection.execute(text("ANALYZE"))
