@@ -19,6 +19,7 @@ from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import DatabaseDown
 from weft.runs.model import Ending, RunState
+from weft.workers.protocol import Beat, Orders
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +148,25 @@ async def test_a_worker_joins_once_the_line_is_there(app: App) -> None:
         await eventually(lambda: line.calls.count("join") >= 2)
         line.lose_request.clear()
         assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+
+
+@on_sqlite
+async def test_the_heart_goes_on_after_a_beat_that_nobody_foresaw(app: App) -> None:
+    class Surprising(Flaky):
+        faults = 3
+
+        async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+            if self.faults:
+                self.faults -= 1
+                raise RuntimeError("nobody foresaw this")
+            return await app.protocol.heartbeat(worker_id, beat)
+
+    executor = Obedient()
+    run_id = await submit(app)
+    async with working(app, executor, protocol=Surprising(app.protocol)):
+        await executor.has_started(run_id)
+        await app.runs.cancel(run_id)
+        assert (await ended(app, run_id)).state is RunState.CANCELLED
 
 
 @on_sqlite
