@@ -15,6 +15,7 @@ from weft import events
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.events import Fact
+from weft.runs import lease_store
 from weft.runs.leases import Leases
 from weft.workers import store
 
@@ -79,7 +80,9 @@ class Reaper:
         """Mark the worker offline unless it has beaten since; from here on its own heartbeat is refused."""
         name = store.declare_offline(tx, worker_id, beats)
         if name is not None:
-            events.append(tx, [Fact("worker_lost", "", None, None, {"worker": name})], self._clock())
+            runs = len(lease_store.leases_of(tx, worker_id))
+            data = {"worker": name, "worker_id": worker_id, "runs": runs}
+            events.append(tx, [Fact("worker_lost", "", data=data)], self._clock())
         return name
 
     async def take_left_behind(self) -> int:
