@@ -180,7 +180,7 @@ def speak_as_the_driver_does() -> None:
     """Try each transaction once, and let the driver's own errors through."""
     from weft.db.server import ServerEngines
 
-    def transact(self: Any, work: Any, *more: Any) -> Any:
-        return self._try(work, *more)
+    def transact(self: Any, work: Any, first: str | None = None) -> Any:
+        return self._try(work, first)
 
-    ServerEngines._transact = transact  # type: ignore[method-assign, assignment]
+    ServerEngines._transact = transact  # type: ignore[method-assign]

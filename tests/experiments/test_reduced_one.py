@@ -39,7 +39,7 @@ async def test_a_database_that_goes_away_harms_no_run_and_is_told_in_one_way() -
 
 async def test_errors_of_the_driver_that_reach_a_client_are_found() -> None:
     report = await r24.experiment(red=True)
-    assert "submits ended in an error" in report.verdict, str(report)
+    assert "submits ended in an error: ['OperationalError: (psycopg." in report.verdict, str(report)
 
 
 async def test_a_rolling_restart_loses_no_run_and_costs_none_a_try() -> None:
