@@ -73,6 +73,8 @@ class Expected:
     losses: int = 0
     waits: bool = False
     cancel: bool = False
+    is_suspect: bool = True
+    """Whether it has lost more workers than any run that was lost with it."""
     holder: int | None = None
     history: list[str] = field(default_factory=list)
 
@@ -89,7 +91,8 @@ class Expected:
             self.state = RunState.QUEUED
         elif outcome == "lost":
             self.losses += 1
-            self.state = RunState.QUEUED if self.losses < self.max_losses else RunState.FAILED
+            allowed = self.max_losses if self.is_suspect else 3 * self.max_losses
+            self.state = RunState.QUEUED if self.losses < allowed else RunState.FAILED
         elif outcome in ("failed", "timeout"):
             self.tries += 1
             self.waits = self.tries <= self.retries
@@ -214,10 +217,15 @@ class RunMachine(RuleBasedStateMachine):
         hand = self.hands[who % len(self.hands)]
         if hand.id in self.lost:
             return
-        mine = [run for run in self.runs.values() if run.holder == hand.id]
+        mine = [run for _, run in sorted(self.runs.items()) if run.holder == hand.id]
         assert self.do(hand.lose()) == len(mine)
         for run in mine:
+            run.is_suspect = all(run.losses > other.losses for other in mine if other is not run)
+        again = [run for run in mine if run.losses]
+        for run in mine:
             run.end("lost")
+        for run in again[1:]:
+            run.waits = run.state is RunState.QUEUED
         self.lost.add(hand.id)
         self.join()
 

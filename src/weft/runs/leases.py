@@ -35,6 +35,9 @@ TOLD = ("succeeded", "failed", "timeout", "cancelled", "released")
 
 NO_RETRY = Retry()
 
+SECONDS_APART, MOST_APART = 0.3, 3.0
+"""Between runs that come back one by one: more than a scheduler takes to look, less than a lost run may wait in all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -74,8 +77,7 @@ class Leases:
     def expire(self, tx: Transaction, worker_id: int, reason: str, limit: int = 200) -> int:
         """End some of the attempts of a worker that is given up for lost; return how many."""
         rows = lease_store.held_by(tx, worker_id, limit)
-        lost = [Ending(run_id=row.id, attempt=row.attempt, outcome=Outcome.LOST.value, reason=reason) for row in rows]
-        self._end(tx, lost, {row.id: row for row in rows})
+        self._end(tx, _lost(rows, reason), {row.id: row for row in rows})
         return len(rows)
 
     def _lease(self, tx: Transaction, worker_id: int, worker: str, labels: Collection[str], want: int) -> list[Lease]:
@@ -177,7 +179,7 @@ class Leases:
         changed since, all of this is done again."""
         at = self._clock()
         retries = lease_store.retries(tx, [e.run_id for e in endings if e.outcome != Outcome.SUCCEEDED.value])
-        verdicts = [(e, rows[e.run_id], _judge(e, rows[e.run_id], retries.get(e.run_id, NO_RETRY))) for e in endings]
+        verdicts = [(e, rows[e.run_id], _judge(e, rows, retries.get(e.run_id, NO_RETRY))) for e in endings]
         again = [(e, row, verdict) for e, row, verdict in verdicts if verdict.state is RunState.QUEUED]
         changed = lease_store.end(
             tx,
@@ -207,8 +209,31 @@ class Leases:
             tx.after_commit(lambda queue=lane.queue: self._bell.add(queue))  # type: ignore[misc]
 
 
-def _judge(ending: Ending, row: Any, retry: Retry) -> Verdict:
-    return judge(ending, retry=retry, tries=row.tries, losses=row.losses, cancel_requested=bool(row.cancel_requested))
+def _lost(rows: Sequence[Any], reason: str) -> list[Ending]:
+    """Endings of runs that lost their worker together.
+
+    One of them may have killed it. Those that were lost before come back one by one, so that it does not meet the
+    same others again and the guilty one is found.
+    """
+    before = [row.id for row in rows if row.losses]
+    later = {run_id: min(place * SECONDS_APART, MOST_APART) for place, run_id in enumerate(before)}
+    return [
+        Ending(row.id, row.attempt, Outcome.LOST.value, reason, retry_after_seconds=later.get(row.id)) for row in rows
+    ]
+
+
+def _judge(ending: Ending, rows: dict[int, Any], retry: Retry) -> Verdict:
+    row, beside = rows[ending.run_id], -1
+    if ending.outcome == Outcome.LOST.value:
+        beside = max((other.losses for other in rows.values() if other is not row), default=-1)
+    return judge(
+        ending,
+        retry=retry,
+        tries=row.tries,
+        losses=row.losses,
+        cancel_requested=bool(row.cancel_requested),
+        beside=beside,
+    )
 
 
 def _room(lane: Lane, free: dict[str, int], count: int) -> int:

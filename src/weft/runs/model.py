@@ -16,6 +16,10 @@ LONGEST_REASON = 2000
 """Characters that are kept of the sentence that says why a run ended."""
 
 
+MERCY = 3
+"""How many times its allowed losses a run may have that was never the only suspect."""
+
+
 class RunState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
@@ -72,7 +76,8 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     on: tuple[str, ...] = ("failed", "timeout", "lost")
     """Which outcomes are tried again."""
     losses: int = 3
-    """How many workers may go silent under a run before it ends as failed (a poison run)."""
+    """How many workers may go silent under a run before it ends as failed (a poison run); more where another run,
+    lost with it as often, may be the poison."""
 
     def delay(self, tries: int, chance: float) -> float:
         """Seconds to wait after try number ``tries``; ``chance`` is a random number from 0 to 1."""
@@ -223,8 +228,13 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
-def judge(ending: Ending, *, retry: Retry, tries: int, losses: int, cancel_requested: bool) -> Verdict:
-    """Decide what becomes of a run whose attempt ended so; ``tries`` and ``losses`` count the attempts before it."""
+def judge(
+    ending: Ending, *, retry: Retry, tries: int, losses: int, cancel_requested: bool, beside: int = -1
+) -> Verdict:
+    """Decide what becomes of a run whose attempt ended so; ``tries`` and ``losses`` count the attempts before it.
+
+    ``beside`` are the losses of that run, of those that lost their worker with this one, which had lost most before.
+    """
     outcome = Outcome(ending.outcome)
     if outcome is Outcome.SUCCEEDED:
         return Verdict(state=RunState.SUCCEEDED, outcome=outcome, tries=tries + 1, losses=losses, reason=ending.reason)
@@ -242,18 +252,21 @@ def judge(ending: Ending, *, retry: Retry, tries: int, losses: int, cancel_reque
             reason=ending.reason,
         )
     if outcome is Outcome.LOST:
-        return _judge_loss(ending, retry, tries, losses + 1)
+        return _judge_loss(ending, retry, tries, losses + 1, is_suspect=losses > beside)
     return _judge_failure(ending, outcome, retry, tries + 1, losses)
 
 
-def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int) -> Verdict:
-    again = "lost" in retry.on and losses < retry.losses
+def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int, *, is_suspect: bool) -> Verdict:
+    """A run that is lost too often is poison, unless another that was lost with it is as likely to be."""
+    allowed = retry.losses if is_suspect else retry.losses * MERCY
+    again = "lost" in retry.on and losses < allowed
     reason = ending.reason if again else f"{ending.reason} ({losses} of {retry.losses} allowed losses)"
     return Verdict(
         state=RunState.QUEUED if again else RunState.FAILED,
         outcome=Outcome.LOST,
         tries=tries,
         losses=losses,
+        delay_seconds=ending.retry_after_seconds or 0.0 if again else 0.0,
         reason=reason,
     )
 
