@@ -43,7 +43,6 @@ FROZEN = "frozen"
 """Stop it in the middle of a heartbeat, when it holds locks of the database."""
 
 SAMPLE_SECONDS = 0.1
-KILLED_WITHIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +55,8 @@ class Size:
     capacity: int = 14
     """Three workers can hold all the runs."""
     kinds: tuple[str, ...] = FAULTS
+    killed_within_seconds: float = 10.0
+    """How long what a worker had started may outlive its return: 5 s, twice that on a machine busy with other tests."""
 
     @property
     def allowed_seconds(self) -> float:
@@ -65,7 +66,7 @@ class Size:
 
 REDUCED = Size(faults=9, lease_seconds=2.0, heartbeat_seconds=0.4)
 DEFAULT_LEASE = Size(faults=1, lease_seconds=15.0, heartbeat_seconds=3.0, kinds=(FROZEN,))
-FULL = Size(faults=100, lease_seconds=15.0, heartbeat_seconds=3.0, kinds=(*FAULTS, FROZEN))
+FULL = Size(faults=100, lease_seconds=15.0, heartbeat_seconds=3.0, kinds=(*FAULTS, FROZEN), killed_within_seconds=5.0)
 RED = Size(faults=1, lease_seconds=2.0, heartbeat_seconds=0.4, kinds=("family",))
 
 
@@ -196,7 +197,7 @@ class Scene:
         victim.resume()
         returned = time.monotonic()
         try:
-            await eventually(lambda: not held & self.gate.waiting().keys(), 3 * KILLED_WITHIN_SECONDS)
+            await eventually(lambda: not held & self.gate.waiting().keys(), 3 * self._size.killed_within_seconds)
         except AssertionError:
             pass  # the time alone tells it
         self.seen.lingering.append(time.monotonic() - returned)
@@ -274,4 +275,4 @@ def _judge(report: Report, name: str, size: Size, seen: Seen) -> None:
     report.expect(bool(seen.delays), f"{name}: no worker that was struck held a run")
     lingering = max(seen.lingering, default=0.0)
     report.note(f"{name}: what a worker had started outlived its return by {lingering:.1f} s")
-    report.expect(lingering <= KILLED_WITHIN_SECONDS, f"{name}: old attempts lived on for {lingering:.1f} s")
+    report.expect(lingering <= size.killed_within_seconds, f"{name}: old attempts lived on for {lingering:.1f} s")

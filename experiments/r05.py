@@ -37,7 +37,6 @@ from weft.runs.model import Ending, NewRun, RunSpec
 from weft.workers.protocol import Orders
 from weft.workers.worker import Worker
 
-KILLED_WITHIN_SECONDS = 5.0
 TALK = """lines=$PARAM_LINES
 [ "$WEFT_ATTEMPT" -eq 1 ] || lines=$((lines + 15))
 for i in $(seq $lines); do echo "line $i"; sleep 0.3; done
@@ -52,12 +51,14 @@ class Size:
     """On each database."""
     lease_seconds: float
     workers: int = 3
+    killed_within_seconds: float = 10.0
+    """How long what a worker had started may outlive its return: 5 s, twice that on a machine busy with other tests."""
     waiting: int = 8
     talking: int = 12
 
 
 REDUCED = Size(pauses=6, lease_seconds=1.5)
-FULL = Size(pauses=50, lease_seconds=5.0)
+FULL = Size(pauses=50, lease_seconds=5.0, killed_within_seconds=5.0)
 RED = Size(pauses=3, lease_seconds=1.5)
 
 
@@ -167,7 +168,7 @@ class Scene:
         lost = {(run, attempt) for run, attempt in held if tries[run] > attempt}
         self.seen.taken += len(lost)
         try:
-            await eventually(lambda: not lost & self.gate.waiting().keys(), 3 * KILLED_WITHIN_SECONDS)
+            await eventually(lambda: not lost & self.gate.waiting().keys(), 3 * self._size.killed_within_seconds)
         except AssertionError:
             pass  # the time alone tells it
         self.seen.lingering.append(time.monotonic() - woken)
@@ -201,7 +202,7 @@ async def observe(report: Report, name: str, size: Size, database: str = "", red
             stale, tally = await app.db.read(lambda tx: _check(tx, scene.seen, began))
     report.add(name, tally)
     report.expect(not stale, f"{name}: {stale} writes of attempts that had been taken away were accepted")
-    _judge(report, name, scene.seen)
+    _judge(report, name, size, scene.seen)
 
 
 def _check(tx: Transaction, seen: Seen, began: float) -> tuple[int, Tally]:
@@ -238,10 +239,10 @@ def _stale_logs(tx: Transaction) -> int:
     return int(tx.value(query.where(chunks.c.attempt < runs.c.attempt)))
 
 
-def _judge(report: Report, name: str, seen: Seen) -> None:
+def _judge(report: Report, name: str, size: Size, seen: Seen) -> None:
     worst = max(seen.lingering, default=0.0)
     report.note(f"{name}: {dict(seen.pauses)} took {seen.taken} waiting runs; what had run them died in {worst:.1f} s")
     report.expect(seen.taken > 0, f"{name}: no frozen worker lost a run")
-    report.expect(worst <= KILLED_WITHIN_SECONDS, f"{name}: what a zombie had started lived on for {worst:.1f} s")
+    report.expect(worst <= size.killed_within_seconds, f"{name}: what a zombie had started lived on for {worst:.1f} s")
     stalls = f"{len(seen.stalls)} of {seen.pauses.total()} pauses, for {max(seen.stalls, default=0):.1f} s at most"
     report.note(f"{name}: nobody could write during {stalls}")

@@ -40,6 +40,9 @@ LATER_SECONDS = 0.05
 
 ALLOWED_RATIO = 1.2
 
+TIES = 2
+"""How many workers more a killer may take where another run, lost with it as often, could have been the one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
@@ -70,7 +73,7 @@ def endless() -> None:
 
 
 def healthy(size: Size) -> NewRun:
-    spec = RunSpec(spec={"sleep_seconds": size.work_seconds}, retry=Retry(losses=10))
+    spec = RunSpec(spec={"sleep_seconds": size.work_seconds})
     return NewRun(project="default", task=HEALTHY, kind="noop", spec=spec)
 
 
@@ -125,6 +128,8 @@ async def observe(report: Report, app: App, size: Size, workers: Sequence[Role])
     report.add("PostgreSQL", replace(found.tally(), kills=seen.deaths, seconds=time.monotonic() - began))
     report.expect(not found.hasty(), f"{len(found.hasty())} attempts came before their back-off was over")
     report.expect(seen.deaths > 0, "no worker was killed by a run")
+    killers = sorted(row.losses for row in found.runs if row.task == KILLER)
+    report.note(f"runs that kill their worker were stopped after {killers} of them; 3 are allowed, more after a tie")
     _judge_waits(report, seen)
 
 
@@ -193,10 +198,13 @@ def _verdict(row: Any) -> str:
         return "unknown"
     if row.task == HEALTHY:
         return "ok" if row.state == "succeeded" else "lost"
-    spent, allowed = (row.losses, RETRY.losses) if row.task == KILLER else (row.tries, RETRY.count + 1)
-    if row.state != "failed" or spent < allowed:
+    if row.task == KILLER:
+        spent, least, most = row.losses, RETRY.losses, RETRY.losses + TIES
+    else:
+        spent, least, most = row.tries, RETRY.count + 1, RETRY.count + 1
+    if row.state != "failed" or spent < least:
         return "lost"
-    return "ok" if spent == allowed and row.attempt == row.tries + row.losses else "duplicated"
+    return "ok" if spent <= most and row.attempt == row.tries + row.losses else "duplicated"
 
 
 def _judge_waits(report: Report, seen: Seen) -> None:
