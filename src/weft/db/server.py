@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,9 +38,9 @@ CONNECT: dict[str, dict[str, Any]] = {
     "postgresql": {
         "connect_timeout": 5,
         "tcp_user_timeout": SILENCE_SECONDS * 1000,
-        "keepalives_idle": SILENCE_SECONDS,
-        "keepalives_interval": 2,
-        "keepalives_count": 2,
+        "keepalives_idle": 2,
+        "keepalives_interval": 1,
+        "keepalives_count": SILENCE_SECONDS - 2,
     },
     "mysql": {"connect_timeout": 5, "read_timeout": LONGEST_STATEMENT_SECONDS, "write_timeout": SILENCE_SECONDS},
     "mariadb": {"connect_timeout": 5, "read_timeout": LONGEST_STATEMENT_SECONDS, "write_timeout": SILENCE_SECONDS},
@@ -164,9 +166,18 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
 
 
 def _prepare_mariadb(connection: Any, _: Any) -> None:
+    _give_up_silence(connection._sock)
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION innodb_lock_wait_timeout = 10, time_zone = '+00:00'")
         cursor.execute(f"SET SESSION idle_transaction_timeout = {IDLE_SECONDS}")
+
+
+def _give_up_silence(line: socket.socket) -> None:
+    """Let the system do for PyMySQL, which has no setting for it, what libpq does by ``CONNECT``."""
+    if line.family != socket.AF_UNIX and sys.platform == "linux":
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_SECONDS * 1000)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
 
 
 _PREPARE: dict[str, Callable[[Any, Any], None]] = {
