@@ -192,8 +192,7 @@ class Leases:
         for _, row, _ in verdicts:
             freed.update(row.slots.split(",") if row.slots else ())
         lease_store.take_places(tx, {key: -count for key, count in freed.items()})
-        logged = [(e.run_id, e.attempt) for e, _, verdict in verdicts if e.log_key or verdict.outcome is Outcome.LOST]
-        lease_store.drop_logs(tx, logged)
+        lease_store.drop_logs(tx, [(e.run_id, e.attempt) for e in endings if e.log_key])
         events.append(tx, [_fact(row, verdict) for _, row, verdict in verdicts], at)
         self._ring_for(tx, verdicts)
 

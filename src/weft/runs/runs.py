@@ -155,8 +155,9 @@ class Runs:
         run = await self.get(run_id)
         wanted = attempt or run.attempt
         for ended in await self.attempts(run_id):
-            if ended.attempt == wanted:
-                return (await self._blobs.get(ended.log_key) or b"") if ended.log_key else b""
+            if ended.attempt == wanted and ended.log_key:
+                return await self._blobs.get(ended.log_key) or b""
+        # A run that is live, or whose worker was lost, has no more than the pieces that were shipped.
         return b"".join(data for _, data in await self.live_log(run_id, wanted))
 
     async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
