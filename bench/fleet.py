@@ -14,7 +14,7 @@ from bench.latencies import Latencies, machine_load
 from bench.measure import Goal, cpu_seconds, judge, table
 from bench.roles import Process, Roles, place
 from bench.servers import Servers
-from bench.setups import Setup, chosen, defaults
+from bench.setups import Setup, chosen, defaults, setups
 from bench.starts import Starts
 from bench.submitter import Submitter, poisson
 from bench.waiting import until
@@ -71,7 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     with Servers() as servers:
         seen = [
             asyncio.run(measure(setup, fleet, options))
-            for setup in chosen(defaults(servers), options.only)
+            for setup in (chosen(setups(servers), options.only) if options.only else defaults(servers))
+            if setup.broker_name != "memory"
             for fleet in fleets
         ]
     print(report(seen))
@@ -84,7 +85,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60, help="how long runs are submitted (60)")
     parser.add_argument("--processes", type=int, default=2, help="how many processes the workers share (2)")
     parser.add_argument("--workers", type=int, nargs="+", metavar="COUNT", help="only the fleets of this size")
-    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only set-ups with all of these words")
+    parser.add_argument(
+        "--only", nargs="+", metavar="WORD", help="each set-up with all of these words; else the defaults"
+    )
     return parser.parse_args(arguments)
 
 

@@ -108,11 +108,11 @@ async def idle_cpu(pid: int, span: float) -> float:
 
 async def burst_seconds(app: App, count: int) -> float:
     """How long after their common moment the last of ``count`` ticks is seen to be queued."""
-    due = (now() // SECOND + 10 + count // 1000) * SECOND
+    due = (now() // SECOND + 15 + count // 250) * SECOND  # long enough to store them, also on a busy machine
     await store(app, [task(number, Schedule(every_seconds=86_400, start_at=due)) for number in range(count)])
     if now() >= due:
         raise RuntimeError(f"{count} schedules took too long to store; the moment they wait for has passed")
-    await until(f"{count} ticks queued", lambda: app.db.read(lambda tx: ticks(tx) >= count), step=0.02)
+    await until(f"{count} ticks queued", lambda: app.db.read(lambda tx: ticks(tx) >= count), step=0.02, patience=300)
     return (now() - due) / SECOND
 
 
