@@ -53,8 +53,10 @@ class Size:
     workers: int = 3
     killed_within_seconds: float = 10.0
     """How long what a worker had started may outlive its return: 5 s, twice that on a machine busy with other tests."""
-    waiting: int = 8
-    talking: int = 12
+    capacity: int = 8
+    """Of each worker; with as many runs as places, each of them has something to say when it wakes."""
+    waiting: int = 4
+    talking: int = 20
 
 
 REDUCED = Size(pauses=6, lease_seconds=1.5)
@@ -96,6 +98,8 @@ class Seen:
     """How many attempts the frozen workers lost."""
     lingering: list[float] = field(default_factory=list)
     """How long what a worker had started lived on after it woke."""
+    logs: Counter[Try] = field(default_factory=Counter)
+    """How many pieces of log there were of each lost attempt, while its worker was still frozen."""
     stalls: list[float] = field(default_factory=list)
     """For how long nobody could write because a frozen worker held the database."""
 
@@ -139,6 +143,7 @@ class Scene:
         await eventually(lambda: is_paused(victim.pid))
         probing = asyncio.create_task(self._probe())
         await asyncio.sleep(self._size.lease_seconds * random.uniform(1.5, 4))
+        self.seen.logs |= await self._app.db.read(_logs_of_lost)
         victim.resume()
         await probing
         await self._await_burial(held)
@@ -194,7 +199,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
 async def observe(report: Report, name: str, size: Size, database: str = "", red: str | None = None) -> None:
     began = time.monotonic()
     beats: dict[str, Any] = {"lease_seconds": size.lease_seconds, "heartbeat_seconds": size.lease_seconds / 5}
-    with Cluster(database=database, **beats) as cluster:
+    with Cluster(database=database, capacity=size.capacity, **beats) as cluster:
         async with cluster.app() as app:
             scene = Scene(cluster, app, size, red)
             await scene.go_on()
@@ -223,7 +228,8 @@ def _check(tx: Transaction, seen: Seen, began: float) -> tuple[int, Tally]:
         kills=seen.pauses.total(),
         seconds=time.monotonic() - began,
     )
-    return sum(_is_stale(row) for row in rows) + _stale_logs(tx), tally
+    logs = _logs_of_lost(tx)
+    return sum(_is_stale(row) for row in rows) + sum(logs[one] - count for one, count in seen.logs.items()), tally
 
 
 def _is_stale(row: Any) -> bool:
@@ -232,11 +238,12 @@ def _is_stale(row: Any) -> bool:
     return bool(row.state == "succeeded" and last_line != f"attempt {row.attempt}")
 
 
-def _stale_logs(tx: Transaction) -> int:
-    """Pieces of the log of an attempt that was taken away; what it had shipped before is dropped at that moment."""
-    chunks, runs = schema.log_chunks, schema.runs
-    query = select(func.count()).select_from(chunks.join(runs, runs.c.id == chunks.c.run_id))
-    return int(tx.value(query.where(chunks.c.attempt < runs.c.attempt)))
+def _logs_of_lost(tx: Transaction) -> Counter[Try]:
+    """How many pieces of log there are of each attempt that was taken away."""
+    chunks, attempts = schema.log_chunks, schema.attempts
+    same = (chunks.c.run_id == attempts.c.run_id) & (chunks.c.attempt == attempts.c.attempt)
+    query = select(chunks.c.run_id, chunks.c.attempt).join(attempts, same).where(attempts.c.outcome == "lost")
+    return Counter((row.run_id, row.attempt) for row in tx.rows(query))
 
 
 def _judge(report: Report, name: str, size: Size, seen: Seen) -> None:

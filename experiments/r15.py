@@ -59,7 +59,7 @@ class Size:
 
 REDUCED = Size(simulated_seconds=1500, patience_seconds=1.0, calm_seconds=1.5)
 FULL = Size(simulated_seconds=86_400, patience_seconds=5.0, calm_seconds=4.0)
-RED = Size(simulated_seconds=180, patience_seconds=1.0, calm_seconds=1.0)
+RED = Size(simulated_seconds=600, patience_seconds=1.0, calm_seconds=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Scene:
         """Stop the leader for longer than the others wait for it, most of the time."""
         leader.send(how)
         await eventually(lambda: is_paused(leader.pid))
-        await asyncio.sleep(self._size.patience_seconds * random.uniform(1.2, 2.5))
+        await asyncio.sleep(self._size.patience_seconds * random.uniform(1.5, 3))
         leader.resume()
 
     async def _overcome(self, began: Moment) -> None:
