@@ -135,6 +135,8 @@ async def test_a_scheduler_that_does_not_lead_waits_however_much_is_due(
     heir = Scheduler(app.db, app.runs, candidate(app, "heir", watch), clock)
     assert await candidate(app, "leader", watch).leads()
     clock.forward(60)
+    assert await heir.tick() == 0
     assert await heir.seconds_to_next(0.25) == 0.25
     watch.seconds = 6
+    assert await heir.tick() == 1
     assert await heir.seconds_to_next(0.25) == 0.0

@@ -183,12 +183,23 @@ async def test_every_delayed_run_is_woken_in_one_tick_however_many_there_are(app
 async def test_the_loop_knows_how_long_nothing_is_due(app: App, clock: SetClock) -> None:
     assert await app.scheduler.seconds_to_next(1.0) == 1.0
     await keep(app, noop("hourly", "0 * * * *"))
+    assert await app.scheduler.tick() == 0
     assert await app.scheduler.seconds_to_next(7200) == 3600
     assert await app.scheduler.seconds_to_next(1.0) == 1.0
     clock.forward(3599.5)
     assert await app.scheduler.seconds_to_next(1.0) == 0.5
     clock.forward(60)
     assert await app.scheduler.seconds_to_next(1.0) == 0.0
+
+
+async def test_a_tick_that_found_work_is_followed_by_the_next_at_once(app: App, clock: SetClock) -> None:
+    """What it queued may have moved what is due next; the tick that finds nothing more tells how long to wait."""
+    await keep(app, noop("hourly", "0 * * * *"))
+    clock.forward(3600)
+    assert await app.scheduler.tick() == 1
+    assert await app.scheduler.seconds_to_next(7200) == 0.0
+    assert await app.scheduler.tick() == 0
+    assert await app.scheduler.seconds_to_next(7200) == 3600
 
 
 async def test_a_task_that_starts_by_itself_may_not_have_an_open_parameter() -> None:

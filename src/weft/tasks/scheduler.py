@@ -55,39 +55,42 @@ class Scheduler:
     ) -> None:
         self._db, self._runs, self._leader, self._clock = db, runs, leader, clock
         self._grace = grace_seconds
+        self._next: Moment | None = None
+        """When to look again, as the last tick saw it; None: after the usual time."""
 
     async def tick(self) -> int:
         """Queue everything that is due now, if this scheduler leads; return how much there was to do."""
+        self._next = None
         if not await self._leader.leads():
             return 0
-        due, ended, waiting = await self._db.read(self._look)
+        now = self._clock()
+        first, ended, waiting = await self._db.read(lambda tx: self._look(tx, now))
         done = 0
-        if due:
+        if first is not None and first <= now:
             done += await _repeated(lambda: self._db.transact(self.fire_due))
         if ended:
             done += await _repeated(lambda: self._db.transact(lambda tx: successors.release(tx, self._runs)[0]))
         if waiting:
             done += await _repeated(self._runs.wake_waiting)
+        if done:
+            self._next = now  # the ticks that come next were not seen yet
+        elif first is not None and first > now:
+            self._next = first
         return done
 
-    def _look(self, tx: Transaction) -> tuple[bool, bool, bool]:
-        """Whether schedules are due, ended runs may have successors, and waiting runs have waited long enough."""
-        now = self._clock()
-        first = store.first_due(tx)
-        return first is not None and first <= now, events.waits(tx, successors.READER), self._runs.has_waited(tx, now)
+    def _look(self, tx: Transaction, now: Moment) -> tuple[Moment | None, bool, bool]:
+        """The next tick, whether ended runs may have successors, and whether waiting runs have waited long enough."""
+        return store.first_due(tx), events.waits(tx, successors.READER), self._runs.has_waited(tx, now)
 
     async def resign(self) -> None:
         """Let another scheduler take over at once."""
         await self._leader.resign()
 
     async def seconds_to_next(self, at_most: float) -> float:
-        """How long nothing will be due, as far as is known; one that does not lead has only the leader to watch."""
-        if not await self._leader.leads():
+        """How long nothing will be due, as far as the last tick saw; one that found work looks again at once."""
+        if self._next is None:
             return at_most
-        first = await self._db.read(store.first_due)
-        if first is None:
-            return at_most
-        return min(max((first - self._clock()) / SECOND, 0.0), at_most)
+        return min(max((self._next - self._clock()) / SECOND, 0.0), at_most)
 
     def fire_due(self, tx: Transaction) -> int:
         """Fire some of the schedules that are due, whoever leads; return how many."""
