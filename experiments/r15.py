@@ -178,14 +178,12 @@ class Scene:
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("R15")
     size = FULL if full else RED if red else REDUCED
-    with servers.postgresql() as server, Cluster(database=server.new_database()) as cluster:
-        if red:
+    with servers.postgresql() as server, Cluster(database=server.new_database()) as cluster, Cluster() as embedded:
+        if red:  # not on SQLite: it has one writer, frozen or not, so there the red control could not fail
             await observe(report, "PostgreSQL", cluster, size, None, red="ticking:trust_the_leader")
         else:
-            await observe(report, "PostgreSQL", cluster, size, server)
-    if not red:  # SQLite has one writer, frozen or not, so there the red control could not fail
-        with Cluster() as cluster:
-            await observe(report, "SQLite", cluster, size, None)
+            on_server = observe(report, "PostgreSQL", cluster, size, server)
+            await asyncio.gather(on_server, observe(report, "SQLite", embedded, size, None))
     return report
 
 
