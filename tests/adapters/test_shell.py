@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.executing import PATIENCE_SECONDS, Log, attempt
+from tests.waiting import eventually
 from weft.adapters.executors import _group
 from weft.adapters.executors.shell import LastLine, ShellExecutor, sweep
 from weft.errors import Invalid
@@ -242,7 +243,7 @@ async def test_a_command_that_ignores_the_request_is_killed_after_its_grace(fold
 
 async def test_grandchildren_that_ignore_the_request_are_killed_too(folder: Path) -> None:
     doing, _, group = await started(folder, f"({STUBBORN}) & ({STUBBORN}) & wait", grace_seconds=0.3)
-    assert len(_group.members(group)) >= 3
+    await eventually(lambda: len(_group.members(group)) >= 3)
     await cancelled(doing)
     assert _group.members(group) == []
 
