@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.starts import Stamping
 from weft import __version__
 from weft.app import App, open_app, open_executor
-from weft.cli.processes import on_stop, settings
+from weft.cli.processes import end_with_parent, on_stop, settings
 from weft.workers.heart import Heart
 from weft.workers.protocol import Card
 from weft.workers.worker import Habits, Worker
@@ -61,4 +61,5 @@ async def work(name: str, count: int, directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     asyncio.run(work(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from weft.workers.heart import Heart
 CAPACITY = 50
 BACKLOG = 5_000
 A_SECOND = 167.0
+AHEAD = 500
+"""How many runs may wait while submitting and working are measured together."""
+CLIENTS = 8
 AT_ONCE = 10
 """How many runs one submit brings at half load: one by one, a single client could not keep up."""
 
@@ -56,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         found = chosen(setups(servers), options.only)
         for run in range(options.runs):
             for setup in found:
-                for load, seen in asyncio.run(measure(setup, options.seconds)).items():
+                for load, seen in asyncio.run(measure(setup, options.seconds, options.maximum)).items():
                     results.setdefault((setup.name, load), Result()).add(seen, options.seconds)
                     print(f"run {run + 1}: {setup.name}, {load}: p99 {seen.p99:.1f} ms of {len(seen)}", flush=True)
     print(report(results))
@@ -68,11 +72,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench dispatch", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="how often each is measured (5)")
     parser.add_argument("--seconds", type=float, default=5, help="how long each load lasts (5)")
+    parser.add_argument(
+        "--maximum",
+        choices=["drain", "together"],
+        default="drain",
+        help="half load is half of what: a backlog worked off, or submitting and working at once (drain)",
+    )
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only set-ups with all of these words")
     return parser.parse_args(arguments)
 
 
-async def measure(setup: Setup, seconds: float) -> dict[str, Latencies]:
+async def measure(setup: Setup, seconds: float, maximum: str) -> dict[str, Latencies]:
     """All loads on one new database, after a backlog that warms it up and shows the most that it can do."""
     with place(**setup.settings(), capacity=CAPACITY) as config:
         app = await open_app(config)
@@ -83,13 +93,30 @@ async def measure(setup: Setup, seconds: float) -> dict[str, Latencies]:
         try:
             async with working(app, config, starts.directory, alone=setup.broker_name == "memory"):
                 await all_started(submitter, starts)
-                most = starts.rate()
+                most = starts.rate() if maximum == "drain" else await rate_together(submitter, starts)
                 idle = await at(submitter, starts, now_and_then(), seconds)
                 steady = await at(submitter, starts, poisson(A_SECOND), seconds)
                 busy = await at(submitter, starts, poisson(most / 2 / AT_ONCE), seconds, AT_ONCE)
         finally:
             await app.close()
         return dict(zip(LOADS, (idle, steady, busy), strict=True))
+
+
+async def rate_together(submitter: Submitter, starts: Starts, seconds: float = 2.0) -> float:
+    """Runs a second while they are submitted as fast as they start, a few hundred ahead."""
+    before, begun = starts.total(), time.monotonic()
+
+    async def submit() -> None:
+        while time.monotonic() < begun + seconds:
+            if len(submitter.committed) - starts.total() < AHEAD:
+                await submitter.submit(AT_ONCE)
+            else:
+                await asyncio.sleep(0.002)
+
+    await asyncio.gather(*(submit() for _ in range(CLIENTS)))
+    rate = (starts.total() - before) / (time.monotonic() - begun)
+    await all_started(submitter, starts)
+    return rate
 
 
 async def at(

@@ -27,8 +27,9 @@ class Roles(ExitStack):
         self._output = config.folder / "output"
 
     def weft(self, *arguments: str) -> Process:
-        """A command of weft: ``weft("serve")``."""
-        return self.start([sys.executable, "-m", "weft", *arguments])
+        """A command of weft: ``weft("serve")``. It ends with the benchmark, also with one that is killed."""
+        supervised = ["--supervised"] if arguments[0] in ("serve", "worker") else []
+        return self.start([sys.executable, "-m", "weft", *arguments, *supervised])
 
     def crew(self, name: str, count: int, directory: Path) -> Process:
         """A process of ``count`` workers that note in ``directory`` when each run started."""
