@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import msgspec
-from sqlalchemy import JSON, Column, Select, Table, Text, Update, bindparam, cast, func, insert, select, text, update
+from sqlalchemy import (
+    JSON,
+    Column,
+    Insert,
+    Integer,
+    Select,
+    Table,
+    Text,
+    Update,
+    bindparam,
+    cast,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy import Sequence as IdSequence
 
 from weft.db import schema
@@ -25,21 +42,27 @@ def reserve_ids(tx: Transaction, sequence: IdSequence, count: int) -> Sequence[i
         return []
     dialect = tx.connection.dialect.name
     if dialect == "postgresql":
-        numbers = select(func.nextval(sequence.name)).select_from(func.generate_series(1, count).alias("each"))
-        return sorted(row[0] for row in tx.rows(numbers))
+        return sorted(row[0] for row in tx.rows(_next_values(sequence.name), {"count": count}))
     if dialect in ("mysql", "mariadb"):
         return sorted(row[0] for row in tx.rows(text(f"SELECT NEXTVAL({sequence.name}) FROM seq_1_to_{int(count)}")))  # noqa: S608 - names of our own
-    taken = (
-        update(schema.sequences)
-        .where(schema.sequences.c.name == sequence.name)
-        .values(last=schema.sequences.c.last + count)
-        .returning(schema.sequences.c.last)
-    )
-    last = tx.value(taken)
+    last = tx.value(_next_last(), {"of": sequence.name, "count": count})
     if last is None:
         tx.execute(insert(schema.sequences).values(name=sequence.name, last=count))
         last = count
     return range(last - count + 1, last + 1)
+
+
+@cache
+def _next_values(name: str) -> Select[Any]:
+    each = func.generate_series(1, bindparam("count", type_=Integer())).alias("each")
+    return select(func.nextval(name)).select_from(each)
+
+
+@cache
+def _next_last() -> Any:
+    table = schema.sequences
+    taken = update(table).where(table.c.name == bindparam("of"))
+    return taken.values(last=table.c.last + bindparam("count")).returning(table.c.last)
 
 
 def insert_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
@@ -52,12 +75,17 @@ def insert_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
         return
     names = tuple(rows[0])
     if len(rows) == 1:
-        tx.execute(insert(table), rows[0])
+        tx.execute(_insert(table), rows[0])
     elif tx.connection.dialect.name == "postgresql":
         tx.execute(_insert_from_json(table, names), {"given": msgspec.json.encode(rows).decode()})
     else:
         sql, order = _insert_sql(tx, table, names)
         tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows])
+
+
+@cache
+def _insert(table: Table) -> Insert:
+    return insert(table)
 
 
 def update_many(
@@ -76,7 +104,7 @@ def update_many(
     changed = tuple(name for name in rows[0] if name not in match)
     if len(rows) == 1:
         values = {f"m_{name}" if name in match else f"v_{name}": value for name, value in rows[0].items()}
-        return tx.execute(_update(table, changed, match, extra), values).rowcount
+        return tx.execute(_update_cached(table, changed, match, extra), values).rowcount
     if tx.connection.dialect.name == "postgresql":
         statement = _update_from_json(table, changed, match, extra)
         return tx.execute(statement, {"given": msgspec.json.encode(rows).decode()}).rowcount
@@ -131,7 +159,7 @@ def _insert_sql(tx: Transaction, table: Table, names: tuple[str, ...]) -> Sql:
 
 
 def _update_sql(tx: Transaction, table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Sql:
-    key = (tx.connection.dialect.name, table.name, changed, match, str(extra))
+    key = (tx.connection.dialect.name, table.name, changed, match, id(extra))
     if key not in _compiled:
         compiled: Any = _update(table, changed, match, extra).compile(dialect=_positional(tx.connection.dialect))
         _compiled[key] = (str(compiled), tuple(name[2:] for name in compiled.positiontup))
@@ -141,6 +169,16 @@ def _update_sql(tx: Transaction, table: Table, changed: tuple[str, ...], match: 
 def _positional(dialect: Any) -> Any:
     """The same dialect with values in order; PyMySQL's own way is by name."""
     return dialect if dialect.positional else type(dialect)(paramstyle="format")
+
+
+_updates: dict[tuple[Any, ...], Update] = {}
+
+
+def _update_cached(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Update:
+    key = (table.name, changed, match, id(extra))
+    if key not in _updates:
+        _updates[key] = _update(table, changed, match, extra)
+    return _updates[key]
 
 
 def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: Any) -> Update:
@@ -162,7 +200,7 @@ def _insert_from_json(table: Table, names: tuple[str, ...]) -> Any:
 
 
 def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Any:
-    key = (table.name, changed, match, str(extra))
+    key = (table.name, changed, match, id(extra))
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in (*match, *changed)])
         condition = [table.c[name] == source.c[name] for name in match] + ([] if extra is None else [extra])

@@ -42,12 +42,12 @@ class Transaction:
     ) -> CursorResult[Any]:
         return self.connection.execute(statement, values)
 
-    def rows(self, statement: Executable) -> Sequence[Any]:
-        return self.connection.execute(statement).fetchall()
+    def rows(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        return self.connection.execute(statement, values).fetchall()
 
-    def value(self, statement: Executable) -> Any:
+    def value(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Any:
         """The first column of the first row, or None."""
-        row = self.connection.execute(statement).first()
+        row = self.connection.execute(statement, values).first()
         return None if row is None else row[0]
 
     def after_commit(self, effect: Callable[[], None]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, exists, func, insert, literal_column, select, update
+from sqlalchemy import Select, Update, and_, bindparam, exists, func, insert, literal_column, select, update
 from sqlalchemy.sql.expression import delete
 
 from weft.clock import Moment
@@ -22,25 +23,40 @@ _decode_spec = msgspec.json.Decoder(RunSpec).decode
 
 def ready_lanes(tx: Transaction, after: int, limit: int) -> list[int]:
     """Ids above ``after`` of lanes that have ready runs: one step in the index a lane, however many runs wait in it."""
-    first = select(func.min(runs.c.ready_lane).label("lane")).where(runs.c.ready_lane > after)
+    return [row[0] for row in tx.rows(_ready_lanes(), {"after": after, "most": limit})]
+
+
+@cache
+def _ready_lanes() -> Select[Any]:
+    first = select(func.min(runs.c.ready_lane).label("lane")).where(runs.c.ready_lane > bindparam("after"))
     found = first.cte("found", recursive=True)
     following = select(func.min(runs.c.ready_lane)).where(runs.c.ready_lane > found.c.lane).scalar_subquery()
     found = found.union_all(select(following).where(found.c.lane.is_not(None)))
-    return [row[0] for row in tx.rows(select(found.c.lane).where(found.c.lane.is_not(None)).limit(limit))]
+    return select(found.c.lane).where(found.c.lane.is_not(None)).limit(bindparam("most"))
 
 
 def head_priorities(tx: Transaction, lane_ids: Collection[int]) -> dict[int, int]:
     """The highest priority that waits in each lane."""
+    rows = tx.rows(_head_priorities(), {"ids": list(lane_ids)})
+    return {lane: priority for lane, priority in rows if priority is not None}
+
+
+@cache
+def _head_priorities() -> Select[Any]:
     lanes = schema.lanes
     head = select(func.max(runs.c.priority)).where(runs.c.ready_lane == lanes.c.id).scalar_subquery()
-    rows = tx.rows(select(lanes.c.id, head).where(lanes.c.id.in_(lane_ids)))
-    return {lane: priority for lane, priority in rows if priority is not None}
+    return select(lanes.c.id, head).where(lanes.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def free_places(tx: Transaction, keys: Collection[str]) -> dict[str, int]:
     """How many more runs each limit allows; the limits stay locked until the transaction ends."""
-    query = select(limits).where(limits.c.key.in_(keys)).order_by(limits.c.key).with_for_update()
-    return {row.key: row.max_running - row.in_use for row in tx.rows(query)}
+    return {row.key: row.max_running - row.in_use for row in tx.rows(_locked_limits(), {"keys": list(keys)})}
+
+
+@cache
+def _locked_limits() -> Select[Any]:
+    named = limits.c.key.in_(bindparam("keys", expanding=True))
+    return select(limits).where(named).order_by(limits.c.key).with_for_update()
 
 
 def take_places(tx: Transaction, taken: Mapping[str, int]) -> None:
@@ -65,26 +81,11 @@ def lease(
 
     None where the worker was given up for lost: nobody would notice that such a lease is not held.
     """
-    fields = (runs.c.id, runs.c.attempt, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind)
-    query = select(*fields, runs.c.correlation_id, runs.c.traceparent, runs.c.spec).where(runs.c.ready_lane == lane)
-    if floor is not None:
-        query = query.where(runs.c.priority >= floor)
-    rows = tx.rows(skip_locked(query.order_by(runs.c.priority.desc(), runs.c.id).limit(count)))
+    rows = tx.rows(_ready(floored=floor is not None), {"lane": lane, "most": count, "floor": floor})
     if not rows:
         return []
-    claimed = tx.execute(
-        update(runs)
-        .where(runs.c.id.in_([row.id for row in rows]), STILL_QUEUED, _is_there(worker_id))
-        .values(
-            state=RunState.RUNNING.value,
-            attempt=runs.c.attempt + 1,
-            ready_lane=None,
-            lease_worker=worker_id,
-            worker=worker,
-            slots=slots,
-            started_at=at,
-        )
-    )
+    taken = {"ids": [row.id for row in rows], "by": worker_id, "name": worker, "held": slots, "at": at}
+    claimed = tx.execute(_claim(), taken)
     if not claimed.rowcount:
         return None
     if claimed.rowcount != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
@@ -92,9 +93,33 @@ def lease(
     return [(_lease(row), row.task_id) for row in rows]
 
 
-def _is_there(worker_id: int) -> ColumnElement[bool]:
+@cache
+def _ready(*, floored: bool) -> Select[Any]:
+    fields = (runs.c.id, runs.c.attempt, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind)
+    query = select(*fields, runs.c.correlation_id, runs.c.traceparent, runs.c.spec)
+    query = query.where(runs.c.ready_lane == bindparam("lane"))
+    if floored:
+        query = query.where(runs.c.priority >= bindparam("floor"))
+    return skip_locked(query.order_by(runs.c.priority.desc(), runs.c.id).limit(bindparam("most")))
+
+
+@cache
+def _claim() -> Update:
     workers = schema.workers
-    return exists().where(workers.c.id == worker_id, workers.c.state != literal_column("'offline'"))
+    is_there = exists().where(workers.c.id == bindparam("by"), workers.c.state != literal_column("'offline'"))
+    return (
+        update(runs)
+        .where(runs.c.id.in_(bindparam("ids", expanding=True)), STILL_QUEUED, is_there)
+        .values(
+            state=literal_column(f"'{RunState.RUNNING.value}'"),
+            attempt=runs.c.attempt + 1,
+            ready_lane=None,
+            lease_worker=bindparam("by"),
+            worker=bindparam("name"),
+            slots=bindparam("held"),
+            started_at=bindparam("at"),
+        )
+    )
 
 
 def _lease(row: Any) -> Lease:
@@ -128,8 +153,13 @@ HELD = (
 
 def held(tx: Transaction, run_ids: Collection[int], worker_id: int) -> dict[int, Any]:
     """The rows of ``run_ids`` that ``worker_id`` holds now."""
-    query = select(*HELD).where(runs.c.id.in_(run_ids), runs.c.lease_worker == worker_id)
-    return {row.id: row for row in tx.rows(query)}
+    return {row.id: row for row in tx.rows(_held(), {"ids": list(run_ids), "by": worker_id})}
+
+
+@cache
+def _held() -> Select[Any]:
+    named = runs.c.id.in_(bindparam("ids", expanding=True))
+    return select(*HELD).where(named, runs.c.lease_worker == bindparam("by"))
 
 
 def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
@@ -152,8 +182,12 @@ def keep(tx: Transaction, run_ids: Collection[int], worker_id: int) -> set[tuple
 
 def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
     """Run, attempt and whether to cancel, for all that ``worker_id`` holds."""
-    query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == worker_id)
-    return [(row.id, row.attempt, bool(row.cancel_requested)) for row in tx.rows(query)]
+    return [(row.id, row.attempt, bool(row.cancel_requested)) for row in tx.rows(_leases_of(), {"by": worker_id})]
+
+
+@cache
+def _leases_of() -> Select[Any]:
+    return select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == bindparam("by"))
 
 
 def running_by_project(tx: Transaction, worker_id: int) -> dict[str, int]:

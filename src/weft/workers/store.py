@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Update, bindparam, insert, literal_column, select, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -26,8 +27,16 @@ def add(tx: Transaction, row: Mapping[str, Any]) -> int:
 
 def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> bool:
     """Count one beat; False where the worker was declared lost."""
-    alive = (workers.c.id == worker_id, workers.c.state != GONE)
-    return tx.execute(update(workers).where(*alive).values(beats=workers.c.beats + 1, **values)).rowcount == 1
+    return (
+        tx.execute(_beat(), {"of": worker_id} | {f"new_{name}": value for name, value in values.items()}).rowcount == 1
+    )
+
+
+@cache
+def _beat() -> Update:
+    new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("seen_at", "state", "running", "done", "stats")}
+    alive = (workers.c.id == bindparam("of"), workers.c.state != literal_column(f"'{GONE}'"))
+    return update(workers).where(*alive).values(beats=workers.c.beats + 1, **new)
 
 
 def beats(tx: Transaction) -> dict[int, int]:
