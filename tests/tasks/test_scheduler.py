@@ -18,8 +18,9 @@ from weft.tasks.schedule import Schedule, jittered
 from weft.tasks.scheduler import MOST_AT_ONCE
 
 MANY = 10_000
-LOOKS = 8
-"""Statements of a tick that finds nothing: who leads (at most three), what is due, what has ended, what has waited."""
+LOOKS = 7
+"""Statements of a tick that finds nothing: who leads (at most three), what makes a read one state on a server, what is
+due, what has ended, what has waited."""
 
 
 async def test_a_tick_queues_one_run_that_knows_its_tick(app: App, clock: SetClock) -> None:
