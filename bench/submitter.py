@@ -3,12 +3,13 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from weft.app import App
 from weft.db.database import Transaction
-from weft.runs.model import NewRun, RunSpec
+from weft.db.together import Together
+from weft.runs.model import NewRun, RunSpec, Submitted
 
 
 class Submitter:
@@ -17,11 +18,12 @@ class Submitter:
     def __init__(self, app: App, spec: dict[str, Any] | None = None) -> None:
         self._app = app
         self._run = NewRun(project="bench", task="noop", kind="noop", spec=RunSpec(spec=spec or {}))
+        self._submit_together = Together(app.db, self._admit_all, len)
         self.committed: dict[int, int] = {}
         """When each run was committed, in nanoseconds of the monotonic clock."""
 
     async def submit(self, count: int = 1) -> None:
-        await self._app.db.transact(lambda tx: self._admit(tx, count))
+        await self._submit_together([self._run] * count)
 
     async def fill(self, runs: int, at_once: int = 1000) -> None:
         """Make a backlog."""
@@ -38,10 +40,12 @@ class Submitter:
                 await asyncio.sleep(max(0.0, due - loop.time()))
                 group.create_task(self.submit(at_once))
 
-    def _admit(self, tx: Transaction, count: int) -> None:
+    def _admit_all(self, tx: Transaction, submits: Sequence[Sequence[NewRun]]) -> list[list[Submitted]]:
         ids: list[int] = []
         tx.after_commit(lambda: self._note(ids))  # first of all, so that no other effect delays the stamp
-        ids += [submitted.run_id for submitted in self._app.runs.admit(tx, [self._run] * count)]
+        answers = self._app.runs.admit_all(tx, submits)
+        ids += [submitted.run_id for answer in answers for submitted in answer]
+        return answers
 
     def _note(self, ids: Iterable[int]) -> None:
         self.committed.update(dict.fromkeys(ids, time.monotonic_ns()))

@@ -32,8 +32,9 @@ from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.runs import lease_store
+from weft.runs.endings import Endings, Told
 from weft.runs.leases import Leases
-from weft.runs.model import Ending, NewRun, RunSpec
+from weft.runs.model import NewRun, RunSpec
 from weft.workers.protocol import Orders
 from weft.workers.worker import Worker
 
@@ -43,6 +44,9 @@ for i in $(seq $lines); do echo "line $i"; sleep 0.3; done
 echo "attempt $WEFT_ATTEMPT"
 """
 """A second attempt takes longer, so that a zombie that tells the end of the first finds it under way."""
+
+TALKING_AT_LEAST = 3
+"""How many talking runs a worker holds when it is frozen, so that it has something to say when it wakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +73,11 @@ def believing() -> None:
     freezable()
     obey = Worker._obey
 
-    def _finish(self: Leases, tx: Transaction, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
-        running = select(*lease_store.HELD).where(schema.runs.c.id.in_([ending.run_id for ending in endings]))
-        rows = {row.id: row for row in tx.rows(running.where(schema.runs.c.state == "running"))}
-        told = [ending for ending in endings if ending.run_id in rows]
-        self._end(tx, [msgspec.structs.replace(e, attempt=rows[e.run_id].attempt) for e in told], rows)
-        return [ending.run_id in rows for ending in endings]
+    def finish(self: Endings, tx: Transaction, told: Sequence[Told]) -> list[list[bool]]:
+        rows = lease_store.held(tx, [ending.run_id for _, endings in told for ending in endings])
+        known = [ending for _, endings in told for ending in endings if ending.run_id in rows]
+        self.end(tx, [msgspec.structs.replace(e, attempt=rows[e.run_id].attempt) for e in known], rows)
+        return [[ending.run_id in rows for ending in endings] for _, endings in told]
 
     async def ship(self: Leases, worker_id: int, chunks: Sequence[dict[str, Any]]) -> None:
         await self._db.transact(lambda tx: lease_store.add_log(tx, chunks))
@@ -86,7 +89,7 @@ def believing() -> None:
         else:
             obey(self, orders)
 
-    Leases._finish, Leases.ship, Worker._obey = _finish, ship, _obey  # type: ignore[method-assign]
+    Endings.finish, Leases.ship, Worker._obey = finish, ship, _obey  # type: ignore[method-assign]
 
 
 @dataclass(slots=True)
@@ -149,13 +152,14 @@ class Scene:
         await self._await_burial(held)
 
     async def _holding(self) -> list[tuple[Role, set[Try]]]:
-        """The workers that hold a waiting run, and which."""
-        return [(role, held) for role in self._workers if (held := await self._held(role))]
+        """The workers that hold a waiting run, and which; each of them holds some that talk too."""
+        held = [(role, await self._held(role, "wait"), await self._held(role, "talk")) for role in self._workers]
+        return [(role, waiting) for role, waiting, talking in held if waiting and len(talking) >= TALKING_AT_LEAST]
 
-    async def _held(self, role: Role) -> set[Try]:
+    async def _held(self, role: Role, task: str) -> set[Try]:
         runs, workers = schema.runs, schema.workers
         mine = select(workers.c.id).where(workers.c.pid == role.pid)
-        query = select(runs.c.id, runs.c.attempt).where(runs.c.lease_worker.in_(mine), runs.c.task == "wait")
+        query = select(runs.c.id, runs.c.attempt).where(runs.c.lease_worker.in_(mine), runs.c.task == task)
         return {(row.id, row.attempt) for row in await self._app.db.read(lambda tx: tx.rows(query))}
 
     async def _probe(self) -> None:

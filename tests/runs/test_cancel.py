@@ -118,7 +118,7 @@ async def test_a_cancel_that_meets_a_release_half_way_still_wins(
     written, go_on = threading.Event(), threading.Event()
 
     def release(tx: Transaction) -> None:
-        app.leases._finish(tx, hand.id, [Ending(run_id, lease.attempt, "released")])
+        app.leases._endings.finish(tx, [(hand.id, [Ending(run_id, lease.attempt, "released")])])
         written.set()
         assert go_on.wait(PATIENCE_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,9 +15,19 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, skip_locked, update_many
 from weft.db.database import Transaction
+from weft.errors import LeaseLost
 from weft.runs.model import Lease, Retry, RunSpec, RunState
 
-runs, limits = schema.runs, schema.limits
+runs = schema.runs
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A worker that takes a lease."""
+
+    worker_id: int
+    worker: str
+
 
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 
@@ -48,49 +59,50 @@ def _head_priorities() -> Select[Any]:
     return select(lanes.c.id, head).where(lanes.c.id.in_(bindparam("ids", expanding=True)))
 
 
-def free_places(tx: Transaction, keys: Collection[str]) -> dict[str, int]:
-    """How many more runs each limit allows; the limits stay locked until the transaction ends."""
-    return {row.key: row.max_running - row.in_use for row in tx.rows(_locked_limits(), {"keys": list(keys)})}
+def ready(tx: Transaction, lane: int, count: int, floor: int | None) -> Sequence[Any]:
+    """Up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; locked for this transaction."""
+    return tx.rows(_ready(floored=floor is not None), {"lane": lane, "most": count, "floor": floor})
+
+
+def claim(tx: Transaction, rows: Sequence[Any], holders: Sequence[Holder], slots: str | None, at: Moment) -> None:
+    """Lease each of ``rows``, which ``ready`` has brought, to the holder at its place.
+
+    Refused where a holder was given up for lost: nobody would notice that such a lease is not held.
+    """
+    taken: dict[Holder, list[int]] = {}
+    for row, holder in zip(rows, holders, strict=True):
+        taken.setdefault(holder, []).append(row.id)
+    if len(taken) == 1:
+        [(holder, ids)] = taken.items()
+        given = {"ids": ids, "by": holder.worker_id, "name": holder.worker, "held": slots, "at": at}
+        claimed = tx.execute(_claim(), given).rowcount
+    else:
+        claimed = _claim_for_many(tx, rows, holders, slots, at)
+    if not claimed:
+        raise LeaseLost(", ".join(holder.worker for holder in taken))
+    if claimed != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
+        raise AssertionError(f"{claimed} of {len(rows)} locked runs were claimed")
+
+
+def _claim_for_many(
+    tx: Transaction, rows: Sequence[Any], holders: Sequence[Holder], slots: str | None, at: Moment
+) -> int:
+    workers = {holder.worker_id for holder in holders}
+    if len(tx.rows(_present(), {"ids": list(workers)})) != len(workers):
+        return 0
+    same = {"ready_lane": None, "slots": slots, "started_at": at, "state": RunState.RUNNING.value}
+    claims = [
+        {"id": row.id, "attempt": row.attempt + 1, "lease_worker": holder.worker_id, "worker": holder.worker} | same
+        for row, holder in zip(rows, holders, strict=True)
+    ]
+    return update_many(tx, runs, claims, match=("id",), extra=STILL_QUEUED)
 
 
 @cache
-def _locked_limits() -> Select[Any]:
-    named = limits.c.key.in_(bindparam("keys", expanding=True))
-    return select(limits).where(named).order_by(limits.c.key).with_for_update()
-
-
-def take_places(tx: Transaction, taken: Mapping[str, int]) -> None:
-    """Count runs in (positive) or out (negative) of their limits."""
-    for key in sorted(taken):
-        if taken[key]:
-            tx.execute(update(limits).where(limits.c.key == key).values(in_use=limits.c.in_use + taken[key]))
-
-
-def lease(
-    tx: Transaction,
-    lane: int,
-    count: int,
-    floor: int | None,
-    *,
-    worker_id: int,
-    worker: str,
-    slots: str | None,
-    at: Moment,
-) -> list[tuple[Lease, int | None]] | None:
-    """Lease up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; each with its task's id.
-
-    None where the worker was given up for lost: nobody would notice that such a lease is not held.
-    """
-    rows = tx.rows(_ready(floored=floor is not None), {"lane": lane, "most": count, "floor": floor})
-    if not rows:
-        return []
-    taken = {"ids": [row.id for row in rows], "by": worker_id, "name": worker, "held": slots, "at": at}
-    claimed = tx.execute(_claim(), taken)
-    if not claimed.rowcount:
-        return None
-    if claimed.rowcount != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
-        raise AssertionError(f"{claimed.rowcount} of {len(rows)} locked runs were claimed")
-    return [(_lease(row), row.task_id) for row in rows]
+def _present() -> Select[Any]:
+    workers = schema.workers
+    named = workers.c.id.in_(bindparam("ids", expanding=True))
+    return select(workers.c.id).where(named, workers.c.state != literal_column("'offline'"))
 
 
 @cache
@@ -122,7 +134,8 @@ def _claim() -> Update:
     )
 
 
-def _lease(row: Any) -> Lease:
+def lease_of(row: Any) -> Lease:
+    """The lease of a run that was just claimed."""
     return Lease(
         run_id=row.id,
         attempt=row.attempt + 1,
@@ -138,6 +151,7 @@ def _lease(row: Any) -> Lease:
 HELD = (
     runs.c.id,
     runs.c.attempt,
+    runs.c.lease_worker,
     runs.c.project,
     runs.c.task,
     runs.c.task_id,
@@ -151,15 +165,15 @@ HELD = (
 )
 
 
-def held(tx: Transaction, run_ids: Collection[int], worker_id: int) -> dict[int, Any]:
-    """The rows of ``run_ids`` that ``worker_id`` holds now."""
-    return {row.id: row for row in tx.rows(_held(), {"ids": list(run_ids), "by": worker_id})}
+def held(tx: Transaction, run_ids: Collection[int]) -> dict[int, Any]:
+    """The rows of ``run_ids`` that a worker holds now."""
+    return {row.id: row for row in tx.rows(_held(), {"ids": list(run_ids)})}
 
 
 @cache
 def _held() -> Select[Any]:
     named = runs.c.id.in_(bindparam("ids", expanding=True))
-    return select(*HELD).where(named, runs.c.lease_worker == bindparam("by"))
+    return select(*HELD).where(named, runs.c.lease_worker.is_not(None))
 
 
 def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
@@ -190,8 +204,8 @@ def _leases_of() -> Select[Any]:
     return select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == bindparam("by"))
 
 
-def running_by_project(tx: Transaction, worker_id: int) -> dict[str, int]:
-    query = select(runs.c.project, func.count()).where(runs.c.lease_worker == worker_id).group_by(runs.c.project)
+def running_by_project(tx: Transaction, worker_ids: Collection[int]) -> dict[str, int]:
+    query = select(runs.c.project, func.count()).where(runs.c.lease_worker.in_(worker_ids)).group_by(runs.c.project)
     return dict(tx.rows(query))
 
 
@@ -239,33 +253,3 @@ def live_log(tx: Transaction, run_id: int, attempt: int, after: int = -1) -> lis
         table.c.run_id == run_id, table.c.attempt == attempt, table.c.seq > after
     )
     return [(row.seq, bytes(row.data)) for row in tx.rows(query.order_by(table.c.seq))]
-
-
-def limit(tx: Transaction, key: str) -> int | None:
-    """How many runs that this key counts may run at once."""
-    found = tx.value(select(limits.c.max_running).where(limits.c.key == key))
-    return None if found is None else int(found)
-
-
-def set_limit(tx: Transaction, key: str, max_running: int | None) -> None:
-    """Let at most ``max_running`` runs that this key counts run at once; None removes the limit."""
-    if max_running is None:
-        tx.execute(delete(limits).where(limits.c.key == key))
-        return
-    changed = tx.execute(update(limits).where(limits.c.key == key).values(max_running=max_running)).rowcount
-    if not changed and tx.value(select(limits.c.key).where(limits.c.key == key)) is None:
-        tx.execute(insert(limits).values(key=key, max_running=max_running, in_use=_count_running(tx, key)))
-
-
-def _count_running(tx: Transaction, key: str) -> int:
-    """Let the runs that run already take places under ``key``, and give them back at their ends; return how many."""
-    lanes = schema.lanes
-    query = select(runs.c.id, runs.c.slots, lanes.c.limits).join(lanes, lanes.c.id == runs.c.lane_id)
-    counted: dict[str, list[int]] = {}
-    for row in tx.rows(query.where(runs.c.lease_worker.is_not(None)).with_for_update()):
-        held = set(row.slots.split(",") if row.slots else ())
-        if key in held or key in msgspec.json.decode(row.limits):
-            counted.setdefault(",".join(sorted(held | {key})), []).append(row.id)
-    for slots, ids in counted.items():
-        tx.execute(update(runs).where(runs.c.id.in_(ids)).values(slots=slots))
-    return sum(map(len, counted.values()))

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -14,10 +15,11 @@ import msgspec
 from weft import events
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
+from weft.db.together import Together
 from weft.errors import Conflict, Invalid, NotFound, QueueFull
 from weft.events import Fact
 from weft.ports import Blobs
-from weft.runs import key_store, lease_store, store
+from weft.runs import key_store, lease_store, limit_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
@@ -50,6 +52,7 @@ class Runs:
 
     def __init__(self, db: Database, blobs: Blobs, bell: Bell, clock: Clock) -> None:
         self._db, self._blobs, self._bell, self._clock = db, blobs, bell, clock
+        self._submit_together = Together(db, self.admit_all, len)
         self._lane_ids: dict[Lane, int] = {}
         self._waiting: dict[str, tuple[float, int, int | None]] = {}
 
@@ -57,9 +60,14 @@ class Runs:
         """Queue runs, all or none; return once they are durable.
 
         A run whose idempotency key was used before, or whose dedup key names a run that is pending or just done, is
-        answered with that earlier run.
+        answered with that earlier run. What several callers submit at the same time is one transaction.
         """
-        return await self._db.transact(lambda tx: self.admit(tx, new))
+        return await self._submit_together(new)
+
+    def admit_all(self, tx: Transaction, submits: Sequence[Sequence[NewRun]]) -> list[list[Submitted]]:
+        """Queue the runs of several submits in the caller's transaction."""
+        answers = iter(self.admit(tx, [run for new in submits for run in new]))
+        return [list(islice(answers, len(new))) for new in submits]
 
     def admit(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted]:
         """Queue runs in the caller's transaction, as ``submit`` does."""
@@ -121,7 +129,7 @@ class Runs:
         if old.finished_at is None:
             raise Conflict(f"run {run_id} has not ended yet ({old.state}); cancel it first")
         copied = {name: getattr(old, name) for name in ("project", "task", "task_id", "kind", "spec", "priority")}
-        limit = None if old.task_id is None else lease_store.limit(tx, task_limit(old.task_id))
+        limit = None if old.task_id is None else limit_store.limit(tx, task_limit(old.task_id))
         return self.admit(tx, [NewRun(**copied, trigger=Trigger.RETRY, max_running=limit)])[0]
 
     async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
@@ -148,7 +156,7 @@ class Runs:
 
     def set_limit(self, tx: Transaction, key: str, max_running: int | None) -> None:
         """Let at most ``max_running`` runs that ``key`` counts run at once (``lanes.py`` has the keys)."""
-        lease_store.set_limit(tx, key, max_running)
+        limit_store.set_limit(tx, key, max_running)
 
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
         """The log of an attempt as far as it is known: of the newest one unless told."""

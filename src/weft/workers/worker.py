@@ -138,7 +138,7 @@ class Worker:
                 log.exception("nothing leased", extra={"worker": self._card.name})
                 await self._pause(4 * self._habits.poll_seconds)
                 continue
-            if not leases:
+            if len(leases) < want:  # that was all; what comes meanwhile rings
                 await self._listen(queues)
 
     def _places(self) -> int:
