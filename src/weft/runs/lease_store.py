@@ -32,9 +32,13 @@ class Holder:
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 
 
-def ready_lanes(tx: Transaction, after: int, limit: int) -> list[int]:
-    """Ids above ``after`` of lanes that have ready runs: one step in the index a lane, however many runs wait in it."""
-    return [row[0] for row in tx.rows(_ready_lanes(), {"after": after, "most": limit})]
+def ready_lanes(tx: Transaction, after: int, limit: int) -> tuple[list[int], bool]:
+    """Ids above ``after`` of lanes that have ready runs, and whether there is any limit at all.
+
+    One step in the index a lane, however many runs wait in it.
+    """
+    rows = tx.rows(_ready_lanes(), {"after": after, "most": limit})
+    return [row.lane for row in rows], any(row.limited for row in rows)
 
 
 @cache
@@ -43,7 +47,8 @@ def _ready_lanes() -> Select[Any]:
     found = first.cte("found", recursive=True)
     following = select(func.min(runs.c.ready_lane)).where(runs.c.ready_lane > found.c.lane).scalar_subquery()
     found = found.union_all(select(following).where(found.c.lane.is_not(None)))
-    return select(found.c.lane).where(found.c.lane.is_not(None)).limit(bindparam("most"))
+    limited = exists(select(schema.limits.c.key)).label("limited")
+    return select(found.c.lane, limited).where(found.c.lane.is_not(None)).limit(bindparam("most"))
 
 
 def head_priorities(tx: Transaction, lane_ids: Collection[int]) -> dict[int, int]:

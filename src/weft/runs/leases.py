@@ -128,21 +128,24 @@ class Leases:
 
     def _serve(self, tx: Transaction, labels: frozenset[str], table: Table) -> None:
         for _ in range(MOST_LOOKS):
-            lanes = self._servable(tx, labels)
-            free = limit_store.free_places(tx, {key for lane in lanes.values() for key in lane.limits}) if lanes else {}
+            lanes, limited = self._servable(tx, labels)
+            keys = {key for lane in lanes.values() for key in lane.limits} if limited else ()
+            free = limit_store.free_places(tx, keys) if keys else {}
             self._fill(tx, {lane_id: lane for lane_id, lane in lanes.items() if _room(lane, free, 1)}, free, table)
             if not table.left or not self._cursor:
                 return
 
-    def _servable(self, tx: Transaction, labels: Collection[str]) -> dict[int, Lane]:
-        ids = lease_store.ready_lanes(tx, self._cursor, MOST_LANES)
+    def _servable(self, tx: Transaction, labels: Collection[str]) -> tuple[dict[int, Lane], bool]:
+        """Lanes with ready runs that ``labels`` may serve, and whether there is any limit."""
+        ids, limited = lease_store.ready_lanes(tx, self._cursor, MOST_LANES)
         if self._cursor and len(ids) < MOST_LANES:
-            ids += [lane for lane in lease_store.ready_lanes(tx, 0, MOST_LANES - len(ids)) if lane not in ids]
+            first, limited = lease_store.ready_lanes(tx, 0, MOST_LANES - len(ids))
+            ids += [lane for lane in first if lane not in ids]
         self._cursor = ids[-1] if len(ids) == MOST_LANES else 0
         unknown = [lane for lane in ids if lane not in self._lanes]
         if unknown:
             self._lanes |= store.lanes_by_id(tx, unknown)
-        return {lane: self._lanes[lane] for lane in ids if self._lanes[lane].may_be_served_by(labels)}
+        return {lane: self._lanes[lane] for lane in ids if self._lanes[lane].may_be_served_by(labels)}, limited
 
     def _fill(self, tx: Transaction, lanes: dict[int, Lane], free: dict[str, int], table: Table) -> None:
         """Lease from ``lanes``, whose limits have ``free`` places, until nobody at the table can take more."""
