@@ -16,12 +16,16 @@ Answer = TypeVar("Answer")
 MOST_TOGETHER = 500
 """How much one transaction may take on, in whatever ``size`` measures, so that nobody waits for long."""
 
+LARGE = MOST_TOGETHER // 10
+"""What is not to be had in larger lots by waiting."""
+
 
 class Together(Generic[Asked, Answer]):
     """Calls of one kind, in one event loop. One that comes alone is made at once; those that come while it is under
     way are made together after it.
 
     ``work`` answers all of them or fails; where it fails, each is made alone, so that nobody pays for another's fault.
+    Small transactions begin at least ``apart_seconds`` after one another, so that what nobody waits for comes in lots.
     """
 
     def __init__(
@@ -29,8 +33,10 @@ class Together(Generic[Asked, Answer]):
         db: Database,
         work: Callable[[Transaction, Sequence[Asked]], Sequence[Answer]],
         size: Callable[[Asked], int] = lambda asked: 1,
+        *,
+        apart_seconds: float = 0.0,
     ) -> None:
-        self._db, self._work, self._size = db, work, size
+        self._db, self._work, self._size, self._apart = db, work, size, apart_seconds
         self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
         self._making: asyncio.Task[None] | None = None
 
@@ -42,9 +48,14 @@ class Together(Generic[Asked, Answer]):
         return await answer
 
     async def _make_all(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await self._make(self._next())
+                begun, batch = loop.time(), self._next()
+                await self._make(batch)
+                small = sum(self._size(asked) for asked, _ in batch) < LARGE
+                if small and (rest := begun + self._apart - loop.time()) > 0:
+                    await asyncio.sleep(rest)
         finally:
             self._making = None
 

@@ -2,155 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, Update, and_, bindparam, exists, func, insert, literal_column, select, update
+from sqlalchemy import Select, and_, bindparam, insert, literal_column, select
 from sqlalchemy.sql.expression import delete
 
-from weft.clock import Moment
 from weft.db import schema
-from weft.db.bulk import insert_many, skip_locked, update_many
+from weft.db.bulk import insert_many, update_many
 from weft.db.database import Transaction
-from weft.errors import LeaseLost
-from weft.runs.model import Lease, Retry, RunSpec, RunState
+from weft.runs.model import Retry, RunSpec, RunState
 
 runs = schema.runs
 
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A worker that takes a lease."""
-
-    worker_id: int
-    worker: str
-
-
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
-
-
-def ready_lanes(tx: Transaction, after: int, limit: int) -> tuple[list[int], bool]:
-    """Ids above ``after`` of lanes that have ready runs, and whether there is any limit at all.
-
-    One step in the index a lane, however many runs wait in it.
-    """
-    rows = tx.rows(_ready_lanes(), {"after": after, "most": limit})
-    return [row.lane for row in rows], any(row.limited for row in rows)
-
-
-@cache
-def _ready_lanes() -> Select[Any]:
-    first = select(func.min(runs.c.ready_lane).label("lane")).where(runs.c.ready_lane > bindparam("after"))
-    found = first.cte("found", recursive=True)
-    following = select(func.min(runs.c.ready_lane)).where(runs.c.ready_lane > found.c.lane).scalar_subquery()
-    found = found.union_all(select(following).where(found.c.lane.is_not(None)))
-    limited = exists(select(schema.limits.c.key)).label("limited")
-    return select(found.c.lane, limited).where(found.c.lane.is_not(None)).limit(bindparam("most"))
-
-
-def head_priorities(tx: Transaction, lane_ids: Collection[int]) -> dict[int, int]:
-    """The highest priority that waits in each lane."""
-    rows = tx.rows(_head_priorities(), {"ids": list(lane_ids)})
-    return {lane: priority for lane, priority in rows if priority is not None}
-
-
-@cache
-def _head_priorities() -> Select[Any]:
-    lanes = schema.lanes
-    head = select(func.max(runs.c.priority)).where(runs.c.ready_lane == lanes.c.id).scalar_subquery()
-    return select(lanes.c.id, head).where(lanes.c.id.in_(bindparam("ids", expanding=True)))
-
-
-def ready(tx: Transaction, lane: int, count: int, floor: int | None) -> Sequence[Any]:
-    """Up to ``count`` runs of ``lane``, highest priority first, none below ``floor``; locked for this transaction."""
-    return tx.rows(_ready(floored=floor is not None), {"lane": lane, "most": count, "floor": floor})
-
-
-def claim(tx: Transaction, rows: Sequence[Any], holders: Sequence[Holder], slots: str | None, at: Moment) -> None:
-    """Lease each of ``rows``, which ``ready`` has brought, to the holder at its place.
-
-    Refused where a holder was given up for lost: nobody would notice that such a lease is not held.
-    """
-    taken: dict[Holder, list[int]] = {}
-    for row, holder in zip(rows, holders, strict=True):
-        taken.setdefault(holder, []).append(row.id)
-    if len(taken) == 1:
-        [(holder, ids)] = taken.items()
-        given = {"ids": ids, "by": holder.worker_id, "name": holder.worker, "held": slots, "at": at}
-        claimed = tx.execute(_claim(), given).rowcount
-    else:
-        claimed = _claim_for_many(tx, rows, holders, slots, at)
-    if not claimed:
-        raise LeaseLost(", ".join(holder.worker for holder in taken))
-    if claimed != len(rows):  # the rows were locked, so this cannot be; if it is, nothing may be leased
-        raise AssertionError(f"{claimed} of {len(rows)} locked runs were claimed")
-
-
-def _claim_for_many(
-    tx: Transaction, rows: Sequence[Any], holders: Sequence[Holder], slots: str | None, at: Moment
-) -> int:
-    workers = {holder.worker_id for holder in holders}
-    if len(tx.rows(_present(), {"ids": list(workers)})) != len(workers):
-        return 0
-    same = {"ready_lane": None, "slots": slots, "started_at": at, "state": RunState.RUNNING.value}
-    claims = [
-        {"id": row.id, "attempt": row.attempt + 1, "lease_worker": holder.worker_id, "worker": holder.worker} | same
-        for row, holder in zip(rows, holders, strict=True)
-    ]
-    return update_many(tx, runs, claims, match=("id",), extra=STILL_QUEUED)
-
-
-@cache
-def _present() -> Select[Any]:
-    workers = schema.workers
-    named = workers.c.id.in_(bindparam("ids", expanding=True))
-    return select(workers.c.id).where(named, workers.c.state != literal_column("'offline'"))
-
-
-@cache
-def _ready(*, floored: bool) -> Select[Any]:
-    fields = (runs.c.id, runs.c.attempt, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind)
-    query = select(*fields, runs.c.correlation_id, runs.c.traceparent, runs.c.spec)
-    query = query.where(runs.c.ready_lane == bindparam("lane"))
-    if floored:
-        query = query.where(runs.c.priority >= bindparam("floor"))
-    return skip_locked(query.order_by(runs.c.priority.desc(), runs.c.id).limit(bindparam("most")))
-
-
-@cache
-def _claim() -> Update:
-    workers = schema.workers
-    is_there = exists().where(workers.c.id == bindparam("by"), workers.c.state != literal_column("'offline'"))
-    return (
-        update(runs)
-        .where(runs.c.id.in_(bindparam("ids", expanding=True)), STILL_QUEUED, is_there)
-        .values(
-            state=literal_column(f"'{RunState.RUNNING.value}'"),
-            attempt=runs.c.attempt + 1,
-            ready_lane=None,
-            lease_worker=bindparam("by"),
-            worker=bindparam("name"),
-            slots=bindparam("held"),
-            started_at=bindparam("at"),
-        )
-    )
-
-
-def lease_of(row: Any) -> Lease:
-    """The lease of a run that was just claimed."""
-    return Lease(
-        run_id=row.id,
-        attempt=row.attempt + 1,
-        project=row.project,
-        task=row.task,
-        kind=row.kind,
-        correlation_id=row.correlation_id,
-        traceparent=row.traceparent,
-        spec=_decode_spec(row.spec),
-    )
 
 
 HELD = (
@@ -209,17 +76,6 @@ def _leases_of() -> Select[Any]:
     return select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == bindparam("by"))
 
 
-def running_by_project(tx: Transaction, worker_ids: Collection[int]) -> dict[str, int]:
-    query = select(runs.c.project, func.count()).where(runs.c.lease_worker.in_(worker_ids)).group_by(runs.c.project)
-    return dict(tx.rows(query))
-
-
-def weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float]:
-    rows = tx.rows(select(schema.projects.c.name, schema.projects.c.weight).where(schema.projects.c.name.in_(projects)))
-    return dict(rows)
-
-
-STILL_QUEUED = runs.c.state == literal_column(f"'{RunState.QUEUED.value}'")
 STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")
 
 

@@ -18,12 +18,12 @@ from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
 from weft.events import Fact
-from weft.runs import lease_store, limit_store, store
+from weft.runs import claim_store, lease_store, limit_store, store
 from weft.runs.bell import Bell
+from weft.runs.claim_store import Holder
 from weft.runs.endings import Endings
 from weft.runs.fairness import share
 from weft.runs.lanes import Lane
-from weft.runs.lease_store import Holder
 from weft.runs.model import Ending, Lease
 
 MOST_LANES = 200
@@ -33,6 +33,9 @@ MOST_LOOKS = 20
 """How often one lease looks on while it has places left."""
 
 MOST_EXPIRED = 200
+
+FINISH_APART_SECONDS = 0.02
+"""Nobody waits for the end of a run as closely as for its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,12 @@ class Table:
                 dealt.append(seat)
         return dealt
 
+    def take_back(self, seats: Sequence[Seat]) -> None:
+        """There were fewer runs than were dealt."""
+        self.left += len(seats)
+        for seat in seats:
+            seat.left += 1
+
 
 class Leases:
     """Front door for everything that a worker does to runs. What several workers of one process ask for at the same
@@ -90,7 +99,9 @@ class Leases:
         self._db, self._bell, self._clock = db, bell, clock
         self._endings = Endings(bell, clock)
         self._lease_together = Together(db, self._lease_all, lambda asker: asker.want)
-        self._finish_together = Together(db, self._endings.finish, lambda told: len(told[1]))
+        self._finish_together = Together(
+            db, self._endings.finish, lambda told: len(told[1]), apart_seconds=FINISH_APART_SECONDS
+        )
         self._lanes: dict[int, Lane] = {}
         self._served: dict[str, int] = {}
         self._cursor = 0
@@ -137,9 +148,9 @@ class Leases:
 
     def _servable(self, tx: Transaction, labels: Collection[str]) -> tuple[dict[int, Lane], bool]:
         """Lanes with ready runs that ``labels`` may serve, and whether there is any limit."""
-        ids, limited = lease_store.ready_lanes(tx, self._cursor, MOST_LANES)
+        ids, limited = claim_store.ready_lanes(tx, self._cursor, MOST_LANES)
         if self._cursor and len(ids) < MOST_LANES:
-            first, limited = lease_store.ready_lanes(tx, 0, MOST_LANES - len(ids))
+            first, limited = claim_store.ready_lanes(tx, 0, MOST_LANES - len(ids))
             ids += [lane for lane in first if lane not in ids]
         self._cursor = ids[-1] if len(ids) == MOST_LANES else 0
         unknown = [lane for lane in ids if lane not in self._lanes]
@@ -156,19 +167,20 @@ class Leases:
             lane = lanes[turn.lane_id]
             if not (count := _room(lane, free, min(shares[turn.share], table.left))):
                 continue
-            rows = lease_store.ready(tx, turn.lane_id, count, turn.floor)
+            slots = [key for key in lane.limits if key in free]
+            seats = table.deal(count)
+            holders = [seat.holder for seat in seats]
+            rows = claim_store.take(tx, turn.lane_id, holders, turn.floor, ",".join(slots) or None, at)
+            table.take_back(seats[len(rows) :])
             if not rows:
                 continue
-            slots = [key for key in lane.limits if key in free]
-            seats = table.deal(len(rows))
-            lease_store.claim(tx, rows, [seat.holder for seat in seats], ",".join(slots) or None, at)
             limit_store.take_places(tx, {key: len(rows) for key in slots})
             for key in slots:
                 free[key] -= len(rows)
             shares[turn.share] -= len(rows)
             self._note_served(lane.project)
-            for row, seat in zip(rows, seats, strict=True):
-                seat.given.append(lease_store.lease_of(row))
+            for row, seat in zip(rows, seats, strict=False):
+                seat.given.append(claim_store.lease_of(row))
                 facts.append(Fact("run_started", row.project, row.id, row.task_id))
         events.append(tx, facts, at)
         if facts and not table.left:  # there may be more: wake the next worker
@@ -183,7 +195,7 @@ class Leases:
         for lane_id, lane in lanes.items():
             by_project.setdefault(lane.project, []).append(lane_id)
         shares = self._shares(tx, table, list(by_project))
-        heads = lease_store.head_priorities(tx, lanes)
+        heads = claim_store.head_priorities(tx, lanes)
         turns: list[Turn] = []
         for project in shares:
             ordered = sorted((lane for lane in by_project[project] if lane in heads), key=lambda lane: -heads[lane])
@@ -195,8 +207,8 @@ class Leases:
     def _shares(self, tx: Transaction, table: Table, projects: list[str]) -> dict[str, int]:
         if len(projects) == 1:
             return {projects[0]: table.left}
-        weights = dict.fromkeys(projects, 1.0) | lease_store.weights(tx, projects)
-        running = lease_store.running_by_project(tx, {seat.holder.worker_id for seat in table.seats})
+        weights = dict.fromkeys(projects, 1.0) | claim_store.weights(tx, projects)
+        running = claim_store.running_by_project(tx, {seat.holder.worker_id for seat in table.seats})
         return dict(Counter(share(table.left, weights, running, self._served)))
 
     def _note_served(self, project: str) -> None:
