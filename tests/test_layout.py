@@ -9,6 +9,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "weft"
 FILES = sorted(SOURCE.rglob("*.py"))
 FILE_LINES = 300
+LONG = {"db/schema.py": 400}
+"""Files with a reason to be longer: every table is on one page."""
 FUNCTION_LINES = 60
 EMPTY_NAMES = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
 
@@ -30,7 +32,8 @@ def test_only_stores_the_database_and_events_speak_sql(file: Path) -> None:
 
 def test_a_file_is_short_enough_to_read(file: Path) -> None:
     lines = len(file.read_text().splitlines())
-    assert lines <= FILE_LINES, f"{name_of(file)} has {lines} lines; {FILE_LINES} is the point to split"
+    most = LONG.get(name_of(file), FILE_LINES)
+    assert lines <= most, f"{name_of(file)} has {lines} lines; {most} is the point to split"
 
 
 def test_a_function_is_short_enough_to_see_whole(file: Path) -> None:

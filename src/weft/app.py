@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
+from weft.access.keys import Keys
 from weft.adapters import registry
 from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.clock import Clock, now
@@ -47,6 +48,7 @@ class App:
     db: Database
     broker: Broker
     blobs: Blobs
+    keys: Keys
     bell: Bell
     runs: Runs
     leases: Leases
@@ -59,6 +61,10 @@ class App:
     async def ping(self) -> None:
         """Raise where the database does not answer."""
         await self.runs.counts()
+
+    def checks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What this process depends on; each raises where it does not answer."""
+        return {"database": self.ping}
 
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""
@@ -95,6 +101,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         db=db,
         broker=broker,
         blobs=blobs,
+        keys=Keys(db, clock),
         bell=bell,
         runs=runs,
         leases=leases,

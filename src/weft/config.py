@@ -35,6 +35,9 @@ class Config:
     blobs: str = field(default="", metadata={"doc": "Where logs are kept: file:…; empty: in data_dir."})
     host: str = field(default="127.0.0.1", metadata={"doc": "The address that weft listens on."})
     port: int = field(default=6800, metadata={"doc": "The port that weft listens on; 0 for none."})
+    allowed_hosts: str = field(
+        default="", metadata={"doc": "Further names under which weft is asked for, separated by commas."}
+    )
     workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})

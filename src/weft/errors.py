@@ -4,6 +4,7 @@ WeftError
 ├── Invalid            422  exit 2   a value that a person or a program gave is not allowed
 ├── NotFound           404  exit 1   no such thing
 ├── Conflict           409  exit 1   the thing is not in a state in which this can be done
+├── Unknown            401  exit 1   nobody knows who you are
 ├── NotAllowed         403  exit 1   you may not do this
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
@@ -17,6 +18,9 @@ WeftError
 
 from __future__ import annotations
 
+NOT_SHOWN = object()
+"""In the place of a value that is not worth showing."""
+
 
 class WeftError(Exception):
     """What weft raises on purpose; its text is one sentence for the person who caused it."""
@@ -26,7 +30,7 @@ class Invalid(WeftError):
     """A value that was given is not allowed."""
 
     def __init__(self, what: str, value: object, allowed: str) -> None:
-        super().__init__(f"{what} is {_shown(value)}; {allowed}")
+        super().__init__(f"{what}: {allowed}" if value is NOT_SHOWN else f"{what} is {_shown(value)}; {allowed}")
         self.what, self.value, self.allowed = what, value, allowed
 
 
@@ -39,6 +43,10 @@ class NotFound(WeftError):
 
 class Conflict(WeftError):
     """The thing is not in a state in which this can be done."""
+
+
+class Unknown(WeftError):
+    """The caller has said nothing that tells who it is."""
 
 
 class NotAllowed(WeftError):

@@ -6,16 +6,18 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.api.health import Health
 from weft.app import App
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.config import Config
-from weft.errors import Invalid, Misconfigured
+from weft.errors import Invalid
 from weft.loops import every, repeat
+
+if TYPE_CHECKING:
+    from weft.api.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +56,7 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     app = await open_when_ready(config)
     stopped = asyncio.Event()
     on_stop(stopped.set)
-    health = Health({"database": app.ping})
-    if "gateway" in roles and config.port:
-        await _listen(health, config)
+    server = await _listen(app) if "gateway" in roles and config.port else None
     if examples:
         await app.add_examples()
     duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
@@ -65,19 +65,19 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     for duty in duties:
         duty.cancel()
     await asyncio.gather(*duties, return_exceptions=True)
-    await health.close()
+    if server is not None:
+        await server.close()
     await app.scheduler.resign()
     await app.close()
 
 
-async def _listen(health: Health, config: Config) -> None:
-    try:
-        port = await health.start(config.host, config.port)
-    except OSError as problem:
-        raise Misconfigured(
-            f"port {config.port} on {config.host} cannot be used: {problem.strerror}; choose another with --port"
-        ) from problem
-    log.info("weft answers", extra={"address": f"http://{config.host}:{port}"})
+async def _listen(app: App) -> Server:
+    from weft.api.door import open_server
+
+    server = open_server(app)
+    port = await server.start(app.config.host, app.config.port)
+    log.info("weft answers", extra={"address": f"http://{app.config.host}:{port}"})
+    return server
 
 
 def _duties(app: App) -> list[Coroutine[Any, Any, None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -99,12 +99,25 @@ class Runs:
             raise NotFound("run", run_id)
         return found
 
-    async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
-        """Runs newest first. ``where`` may name project, task, kind, state, trigger and correlation_id."""
+    async def find(
+        self,
+        where: Mapping[str, Any],
+        *,
+        projects: Collection[str] | None = None,
+        before: int | None = None,
+        limit: int = 50,
+        oldest_first: bool = False,
+    ) -> list[Run]:
+        """Runs newest first. ``where`` may name project, task, kind, state, trigger and correlation_id.
+
+        Only those of ``projects``, where some are named; ``before`` an id (after it, if the oldest come first).
+        """
         allowed = {"project", "task", "task_id", "kind", "state", "trigger", "correlation_id", "outcome"}
         for name in where.keys() - allowed:
             raise Invalid("filter", name, f"it must be one of {', '.join(sorted(allowed))}")
-        return await self._db.read(lambda tx: store.newest(tx, where, before=before, limit=limit))
+        return await self._db.read(
+            lambda tx: store.newest(tx, where, projects=projects, before=before, limit=limit, oldest_first=oldest_first)
+        )
 
     async def attempts(self, run_id: int) -> list[Attempt]:
         return await self._db.read(lambda tx: store.attempts_of(tx, run_id))

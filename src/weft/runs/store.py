@@ -90,9 +90,28 @@ def get(tx: Transaction, run_id: int, *, lock: bool = False) -> Run | None:
 
 
 def newest(
-    tx: Transaction, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50, oldest_first: bool = False
+    tx: Transaction,
+    where: Mapping[str, Any],
+    *,
+    projects: Collection[str] | None = None,
+    before: int | None = None,
+    limit: int = 50,
+    oldest_first: bool = False,
 ) -> list[Run]:
-    """Runs whose columns equal ``where``, newest first; ``before`` an id for the next page."""
+    """Runs whose columns equal ``where``, newest first; ``before`` an id for the next page.
+
+    Each of ``projects`` is read by itself, along its own index, so that a project with few runs is found as quickly as
+    one with millions.
+    """
+    if projects is not None and "project" not in where:
+        each = [
+            newest(tx, {**where, "project": name}, before=before, limit=limit, oldest_first=oldest_first)
+            for name in projects
+        ]
+        together = sorted((run for found in each for run in found), key=lambda run: run.id, reverse=not oldest_first)
+        return together[:limit]
+    if projects is not None and where["project"] not in projects:
+        return []
     query: Select[Any] = select(runs).where(*(_equals(name, value) for name, value in where.items()))
     if before is not None:
         query = query.where(runs.c.id > before if oldest_first else runs.c.id < before)

@@ -1,0 +1,119 @@
+"""The front door to API keys: make, show, revoke, and find whose a key is.
+
+A key is ``weft_<prefix>_<secret>``. The prefix finds its row, the secret is kept only as a digest: it has 256 random
+bits, so nothing slower is needed. A revoked key is refused everywhere within a second: no gateway believes its own
+memory for longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+
+from weft.access import store
+from weft.access.model import Caller, Grants, Key
+from weft.clock import Clock, Moment
+from weft.db import schema
+from weft.db.database import Database, Transaction
+from weft.errors import Invalid, NotFound, Unknown
+
+MARK = "weft"
+BELIEVED_SECONDS = 0.8
+MOST_BELIEVED = 10_000
+LONGEST_TOKEN = 200
+NOTE_SECONDS = 30.0
+"""How often the last use of keys is written down."""
+
+Token = str
+
+
+class Keys:
+    """Every key there is."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db, self._clock = db, clock
+        self._believed: dict[str, tuple[float, Key]] = {}
+        self._used: dict[int, Moment] = {}
+        self._noted_at = time.monotonic()
+
+    async def create(
+        self, name: str, grants: Grants, *, by: str, kind: str = "api", expires_at: Moment | None = None
+    ) -> tuple[Key, Token]:
+        """Make a key; its token is returned here and never again."""
+        if not 1 <= len(name) <= 100:
+            raise Invalid("the name of a key", name, "it must have from 1 to 100 characters")
+        if expires_at is not None and expires_at <= self._clock():
+            raise Invalid("expires_at", expires_at, "it must be in the future")
+        return await self._db.transact(lambda tx: self.add(tx, name, grants, by=by, kind=kind, expires_at=expires_at))
+
+    def add(
+        self, tx: Transaction, name: str, grants: Grants, *, by: str, kind: str, expires_at: Moment | None = None
+    ) -> tuple[Key, Token]:
+        """Make a key in the caller's transaction."""
+        prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
+        row = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
+        key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
+        store.grant(tx, "key", key_id, grants)
+        [key] = store.find_keys(tx, schema.api_keys.c.id == key_id)
+        return key, f"{MARK}_{prefix}_{secret}"
+
+    async def all(self, kind: str | None = None) -> list[Key]:
+        conditions = [] if kind is None else [schema.api_keys.c.kind == kind]
+        return await self._db.read(lambda tx: store.find_keys(tx, *conditions))
+
+    async def get(self, key_id: int) -> Key:
+        found = await self._db.read(lambda tx: store.find_keys(tx, schema.api_keys.c.id == key_id))
+        if not found:
+            raise NotFound("key", key_id)
+        return found[0]
+
+    async def revoke(self, key_id: int) -> Key:
+        """End a key for good. Revoking it again changes nothing."""
+        await self.get(key_id)
+        await self._db.transact(lambda tx: store.revoke_key(tx, key_id, self._clock()))
+        self._believed.clear()
+        return await self.get(key_id)
+
+    async def caller(self, token: Token, address: str = "") -> Caller:
+        """Whose key this is; Unknown where it is nobody's, revoked or expired."""
+        key = await self._valid(token)
+        kind = {"api": "key", "worker": "worker", "join": "join"}[key.kind]
+        self._used[key.id] = self._clock()
+        await self._note_used()
+        return Caller(name=key.name, kind=kind, grants=key.grants, id=key.id, address=address)
+
+    async def _valid(self, token: Token) -> Key:
+        remembered = hashlib.sha256(token[:LONGEST_TOKEN].encode(errors="replace")).hexdigest()
+        until, key = self._believed.get(remembered, (0.0, None))
+        if key is None or until < time.monotonic():
+            key = await self._db.read(lambda tx: _matching(tx, token))
+            if len(self._believed) >= MOST_BELIEVED:
+                self._believed.clear()
+            if key is not None:
+                self._believed[remembered] = (time.monotonic() + BELIEVED_SECONDS, key)
+        if key is None or not key.is_valid(self._clock()):
+            raise Unknown("the key is not known, or it was revoked or has expired")
+        return key
+
+    async def _note_used(self) -> None:
+        """Write down now and then when keys were last used: not with every call, which may only read."""
+        if time.monotonic() - self._noted_at < NOTE_SECONDS:
+            return
+        self._noted_at, used, self._used = time.monotonic(), self._used, {}
+        await self._db.transact(lambda tx: store.note_used(tx, used))
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _matching(tx: Transaction, token: Token) -> Key | None:
+    parts = token.split("_") if len(token) <= LONGEST_TOKEN and token.isascii() else []
+    if len(parts) != 3 or parts[0] != MARK:
+        return None
+    found = store.key_by_prefix(tx, parts[1])
+    if found is None or not hmac.compare_digest(found[1], digest(parts[2])):
+        return None
+    return found[0]

@@ -1,0 +1,102 @@
+"""Who somebody is and what they may do. Values only, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from weft.clock import Moment
+from weft.errors import Invalid, NotAllowed, NotFound
+
+EVERYWHERE = "*"
+"""Stands for all projects, and for what belongs to none."""
+
+
+class Role(IntEnum):
+    """Each role may do all that the one before it may."""
+
+    VIEWER = 1
+    """Look at everything but secrets."""
+    OPERATOR = 2
+    """Start, cancel and repeat runs; pause and resume tasks."""
+    DEVELOPER = 3
+    """Change tasks and what they run."""
+    ADMIN = 4
+    """Say who may do what; keep secrets and settings."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+def role_of(text: str) -> Role:
+    try:
+        return Role[text.upper()]
+    except KeyError:
+        raise Invalid("role", text, f"it must be one of {', '.join(role.label for role in Role)}") from None
+
+
+Grants = Mapping[str, Role]
+"""The role in each project; under ``EVERYWHERE`` the one in all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody whose credentials were checked."""
+
+    name: str
+    kind: str
+    """user, key or worker."""
+    grants: Grants = field(default_factory=dict)
+    id: int = 0
+    """Of the user or the key."""
+    address: str = ""
+
+    def role_in(self, project: str) -> Role | None:
+        found = [self.grants[name] for name in (project, EVERYWHERE) if name in self.grants]
+        return max(found, default=None)
+
+    def check(self, needed: Role, project: str, what: str = "") -> None:
+        """Refuse where the role is too low; of a project that the caller may not even see, nothing is told."""
+        role = self.role_in(project)
+        if role is None and what:
+            raise NotFound(*what.split(" ", 1))
+        if role is None or role < needed:
+            place = "weft as a whole" if project == EVERYWHERE else f"project {project}"
+            raise NotAllowed(f"{self.name} may not do this: it needs the role {needed.label} in {place}")
+
+    def projects(self, needed: Role) -> frozenset[str] | None:
+        """The projects where the caller has at least this role; None for all."""
+        if (everywhere := self.grants.get(EVERYWHERE)) is not None and everywhere >= needed:
+            return None
+        return frozenset(project for project, role in self.grants.items() if role >= needed and project != EVERYWHERE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    id: int
+    name: str
+    active: bool
+    created_at: Moment
+    grants: Grants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key, as it may be shown: its secret is known only to whoever was given it."""
+
+    id: int
+    kind: str
+    """api, worker, or join: good for making one worker key."""
+    prefix: str
+    name: str
+    created_by: str
+    created_at: Moment
+    expires_at: Moment | None
+    last_used_at: Moment | None
+    revoked_at: Moment | None
+    grants: Grants
+
+    def is_valid(self, at: Moment) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > at)

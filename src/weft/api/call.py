@@ -1,0 +1,108 @@
+"""One request: who calls, what was sent, and what may be answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+
+from weft.access.model import EVERYWHERE, Caller, Role
+from weft.app import App
+from weft.errors import NOT_SHOWN, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from weft.api.operation import Operation
+
+LARGEST_ID = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Call:
+    """A request whose caller is known and whose body and query have the declared shape."""
+
+    app: App
+    operation: Operation
+    request: Request
+    caller: Caller
+    request_id: str
+    body: Any = None
+    query: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    """Headers of the answer."""
+    checked: bool = False
+    """Whether it was decided that the caller may do this; without, nothing is answered."""
+    about: tuple[str, str] = ("", "")
+    """The project and the thing that the call acts on, for the audit log."""
+
+    def check(self, project: str, target: str = "", *, role: Role | None = None) -> None:
+        """Refuse where the caller lacks the operation's role in ``project``.
+
+        ``target`` is what the call acts on, such as ``run 7``; callers who may not see the project are told that it
+        does not exist.
+        """
+        needed = role or self.operation.needs
+        if needed is not None:
+            self.caller.check(needed, project, target)
+        self.checked, self.about = True, (project, target)
+
+    def check_everywhere(self, target: str = "") -> None:
+        """Refuse where the caller lacks the operation's role in weft as a whole."""
+        self.check(EVERYWHERE, role=self.operation.needs)
+        self.about = ("", target)
+
+    def visible(self, project: str | None = None) -> frozenset[str] | None:
+        """The projects whose things may be listed, None for all: those of the caller, or the one that was asked for."""
+        if self.operation.needs is None:
+            raise AssertionError(f"{self.operation.name} lists things, so it needs a role")
+        if project is not None:
+            self.check(project)
+            return frozenset({project})
+        self.checked = True
+        return self.caller.projects(self.operation.needs)
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def number(self, name: str, what: str) -> int:
+        """A path parameter that is the number of a thing."""
+        text = self.path(name)
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LARGEST_ID:
+            raise NotFound(what, text)
+        return int(text)
+
+    def header(self, name: str) -> str | None:
+        return self.request.headers.get(name)
+
+
+def decoded(data: bytes, kind: Any) -> Any:
+    """The JSON of a request as the declared type; one sentence where it is not."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as problem:
+        raise _invalid(problem) from problem
+    except msgspec.DecodeError as problem:
+        raise Invalid("body", data[:60].decode("utf-8", "replace"), f"it must be JSON ({problem})") from problem
+    except RecursionError as problem:
+        raise Invalid("body", "deeply nested JSON", "it must be nested less deeply") from problem
+
+
+def converted(values: dict[str, str], kind: Any) -> Any:
+    """The parameters of a query as the declared struct."""
+    known = kind.__struct_fields__
+    for name in values.keys() - set(known):
+        raise Invalid("query parameter", name, f"it must be one of {', '.join(known)}")
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise _invalid(problem) from problem
+
+
+def _invalid(problem: msgspec.ValidationError) -> Exception:
+    """An error of our own keeps its sentence; msgspec's says where it was."""
+    if isinstance(problem.__cause__, Invalid):
+        return problem.__cause__
+    what, _, where = str(problem).partition(" - at `")
+    field = where.rstrip("`").removeprefix("$").removeprefix(".") or "body"
+    return Invalid(field, NOT_SHOWN, what[:1].lower() + what[1:])

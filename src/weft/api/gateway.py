@@ -1,0 +1,141 @@
+"""The gateway: finds the operation of a request, who calls it, and answers. Nothing that it serves is elsewhere.
+
+Every request takes the same way: host, address, caller, body, operation, answer. An operation that ends without having
+decided whether its caller may do this is refused: access is denied by default.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+from starlette.types import Receive, Scope, Send
+
+from weft.access.model import Caller
+from weft.api.call import Call, converted, decoded
+from weft.api.callers import Callers
+from weft.api.guards import SECURITY, Hosts, read_body
+from weft.api.operation import Operation
+from weft.api.problems import Refused, encoded, problem_of
+from weft.app import App
+from weft.errors import WeftError
+
+log = logging.getLogger(__name__)
+
+NOBODY = Caller(name="nobody", kind="nobody")
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+class Routes:
+    """Which operation an address and a method name."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._fixed: dict[str, dict[str, Operation]] = {}
+        self._patterns: list[tuple[re.Pattern[str], dict[str, Operation]]] = []
+        by_path: dict[str, dict[str, Operation]] = {}
+        for operation in operations:
+            by_path.setdefault(operation.path, {})[operation.method] = operation
+        for path, methods in by_path.items():
+            if "{" in path:
+                self._patterns.append((compile_path(path)[0], methods))
+            else:
+                self._fixed[path] = methods
+
+    def find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
+        methods, values = self._methods(path)
+        operation = methods.get("GET" if method == "HEAD" and "HEAD" not in methods else method)
+        if operation is None:
+            raise Refused("method_not_allowed", f"{path} takes {', '.join(sorted(methods))}")
+        return operation, values
+
+    def _methods(self, path: str) -> tuple[dict[str, Operation], Mapping[str, str]]:
+        if path in self._fixed:
+            return self._fixed[path], {}
+        for pattern, methods in self._patterns:
+            if found := pattern.match(path):
+                return methods, found.groupdict()
+        raise Refused("not_found", f"there is nothing at {path[:200]}")
+
+
+class Gateway:
+    """An ASGI application."""
+
+    def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts) -> None:
+        self.app, self.operations = app, tuple(operations)
+        self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise AssertionError(f"the gateway does not speak {scope['type']}")
+        request = Request(scope, receive)
+        began, request_id = time.monotonic(), _request_id(request)
+        try:
+            response = await self._answer(request, request_id)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            response = self._problem(error, request, request_id)
+        for name, value in SECURITY.items():
+            response.headers.setdefault(name, value)
+        response.headers["X-Request-Id"] = request_id
+        if request.method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+        log.debug(
+            "request",
+            extra={
+                "request_id": request_id,
+                "method": request.method,
+                "path": request.url.path,
+                "status": response.status_code,
+                "seconds": round(time.monotonic() - began, 4),
+            },
+        )
+
+    async def _answer(self, request: Request, request_id: str) -> Response:
+        self._hosts.check(request)
+        operation, values = self._routes.find(request.method, request.url.path)
+        request.scope["path_params"] = dict(values)
+        caller = await self._caller(request, operation)
+        call = Call(self.app, operation, request, caller, request_id)
+        if operation.query is not None:
+            call.query = converted(dict(request.query_params), operation.query)
+        if operation.body is not None:
+            call.body = decoded(await read_body(request, operation), operation.body)
+        answer = await operation.handle(call)
+        if operation.needs is not None and not call.checked:
+            raise AssertionError(f"{operation.name} has not checked whether {caller.name} may do this")
+        return _response(call, answer)
+
+    async def _caller(self, request: Request, operation: Operation) -> Caller:
+        if operation.needs is None:
+            return NOBODY
+        return await self._callers.of(request, operation)
+
+    def _problem(self, error: Exception, request: Request, request_id: str) -> Response:
+        if not isinstance(error, WeftError):
+            log.exception("a request failed", extra={"request_id": request_id, "path": request.url.path})
+        problem, headers = problem_of(error, request_id)
+        return Response(encoded(problem), problem.status, headers, "application/problem+json")
+
+
+def _response(call: Call, answer: Any) -> Response:
+    if isinstance(answer, Response):
+        answer.headers.update(call.headers)
+        return answer
+    if answer is None and call.operation.answer is None:
+        return Response(status_code=204, headers=call.headers)
+    return Response(msgspec.json.encode(answer), call.operation.status, call.headers, call.operation.media_type)
+
+
+def _request_id(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)

@@ -1,0 +1,83 @@
+"""What keeps strangers and accidents out: hosts, bodies, and headers that a browser obeys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from weft.api.problems import Refused
+
+if TYPE_CHECKING:
+    from weft.api.operation import Operation
+
+LARGEST_BODY = 1 << 20
+DEEPEST = 64
+
+SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer that does not say otherwise."""
+
+
+class Hosts:
+    """The names under which weft may be asked for: a page elsewhere that points its name at us gets nothing."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(name.lower() for name in names)
+
+    def check(self, request: Request) -> None:
+        name = host_name(request.headers.get("host", ""))
+        if name not in self._names:
+            raise Refused(
+                "wrong_host", f"this weft does not serve the host {name[:100]!r}; add it to allowed_hosts if it should"
+            )
+
+    def allows_origin(self, origin: str) -> bool:
+        """Whether a page of ``origin`` is one of ours."""
+        scheme, _, rest = origin.partition("://")
+        return scheme in ("http", "https") and host_name(rest) in self._names
+
+
+def host_name(text: str) -> str:
+    """The host without its port."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::\d*)?", text)
+    return (found[1] if found else text).lower().strip("[]")
+
+
+async def read_body(request: Request, operation: Operation) -> bytes:
+    """The body of a JSON request, no larger and no deeper than allowed."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refused("unsupported_media_type", f"{operation.name} takes application/json")
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > operation.largest_body:
+        raise Refused("too_large", f"the body may have at most {operation.largest_body} bytes")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > operation.largest_body:
+            raise Refused("too_large", f"the body may have at most {operation.largest_body} bytes")
+    _check_depth(body)
+    return bytes(body)
+
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+
+
+def _check_depth(body: bytes | bytearray) -> None:
+    if body.count(b"[") + body.count(b"{") <= DEEPEST:
+        return
+    depth = 0
+    for found in _BRACKETS.finditer(body):
+        mark = found[0][:1]
+        depth += (mark in b"[{") - (mark in b"]}")
+        if depth > DEEPEST:
+            raise Refused("bad_request", f"the JSON may be nested {DEEPEST} deep at most")

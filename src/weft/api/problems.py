@@ -1,0 +1,102 @@
+"""What went wrong, as RFC 9457 problem documents with codes that stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weft import errors
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An answer of type application/problem+json."""
+
+    type: str
+    """A URI reference: about:blank#code."""
+    title: str
+    status: int
+    detail: str
+    code: str
+    """Stable; for programs."""
+    request_id: str = ""
+    field: str | None = None
+    """Which value of the request was wrong."""
+
+
+TITLES = {
+    "bad_request": (400, "The request cannot be understood"),
+    "unknown_caller": (401, "Nobody knows who you are"),
+    "not_allowed": (403, "You may not do this"),
+    "not_found": (404, "There is no such thing"),
+    "method_not_allowed": (405, "This address has no such method"),
+    "conflict": (409, "This cannot be done now"),
+    "lease_lost": (409, "The lease is not held"),
+    "changed_meanwhile": (412, "It was changed meanwhile"),
+    "too_large": (413, "The request is too large"),
+    "unsupported_media_type": (415, "The body is of another type than it must be"),
+    "wrong_host": (421, "This host is not served here"),
+    "invalid": (422, "A value is not allowed"),
+    "queue_full": (429, "The queue is full"),
+    "too_many_requests": (429, "Too many requests"),
+    "internal": (500, "Weft has a fault"),
+    "database_down": (503, "The database does not answer"),
+}
+"""The status and the title of each code."""
+
+CODES: dict[type[errors.WeftError], str] = {
+    errors.Invalid: "invalid",
+    errors.NotFound: "not_found",
+    errors.Conflict: "conflict",
+    errors.Unknown: "unknown_caller",
+    errors.NotAllowed: "not_allowed",
+    errors.QueueFull: "queue_full",
+    errors.DatabaseDown: "database_down",
+    errors.LeaseLost: "lease_lost",
+}
+
+
+class Refused(errors.WeftError):
+    """The door itself refuses a request, with one of the codes above."""
+
+    def __init__(self, code: str, detail: str, *, retry_after_seconds: int | None = None) -> None:
+        super().__init__(detail)
+        self.code, self.retry_after_seconds = code, retry_after_seconds
+
+
+def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
+    """The document for an error, and the headers that go with it. Of a fault of ours nothing is told but its number."""
+    code = error.code if isinstance(error, Refused) else _code(error)
+    status, title = TITLES[code]
+    detail = str(error) if code != "internal" else f"this is a fault of weft; its log has more under {request_id}"
+    field = error.what if isinstance(error, errors.Invalid) else None
+    headers: dict[str, str] = {}
+    if (seconds := getattr(error, "retry_after_seconds", None)) is not None:
+        headers["Retry-After"] = str(seconds)
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="weft"'
+    return (
+        Problem(
+            type=f"about:blank#{code}",
+            title=title,
+            status=status,
+            detail=detail,
+            code=code,
+            request_id=request_id,
+            field=field,
+        ),
+        headers,
+    )
+
+
+def _code(error: Exception) -> str:
+    return next((code for kind, code in CODES.items() if isinstance(error, kind)), "internal")
+
+
+def encoded(problem: Problem) -> bytes:
+    return msgspec.json.encode(problem)
+
+
+EXAMPLE: dict[str, Any] = msgspec.to_builtins(
+    problem_of(errors.NotFound("run", 7), "5f0c")[0],
+)
