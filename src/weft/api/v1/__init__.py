@@ -1,13 +1,18 @@
-"""The operations of version 1, one file a noun."""
+"""The operations of version 1, one file a noun; a new file here is a new part of the API."""
 
 from __future__ import annotations
 
-from weft.api import health
-from weft.api.operation import Operation
-from weft.api.v1 import runs
+import importlib
+import pkgutil
 
-NOUNS = (health.operations, runs.operations)
+from weft.api import health
+from weft.api.operation import Operation, Operations
+
+
+def nouns() -> list[Operations]:
+    modules = [importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__)]
+    return [health.operations, *(module.operations for module in modules)]
 
 
 def operations() -> list[Operation]:
-    return [operation for noun in NOUNS for operation in noun.all]
+    return [operation for noun in nouns() for operation in noun.all]
