@@ -26,7 +26,7 @@ from weft.app import App
 from weft.clock import SECOND, seconds
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.runs import leases
+from weft.runs import endings
 from weft.runs.model import Ending, NewRun, Retry, RunSpec, Verdict
 
 HEALTHY = "healthy"
@@ -63,13 +63,13 @@ RED = Size(runs=200, killers=1, rounds=1, patience_seconds=15.0)
 
 def endless() -> None:
     """Red control: there is always one more attempt."""
-    judge = leases.judge  # type: ignore[attr-defined]
+    judge = endings.judge  # type: ignore[attr-defined]
 
     def forgiving(ending: Ending, *, retry: Retry, **counts: Any) -> Verdict:
         verdict: Verdict = judge(ending, retry=msgspec.structs.replace(retry, count=10**9, losses=10**9), **counts)
         return verdict
 
-    leases.judge = forgiving  # type: ignore[attr-defined]
+    endings.judge = forgiving  # type: ignore[attr-defined]
 
 
 def healthy(size: Size) -> NewRun:
