@@ -15,6 +15,7 @@ import msgspec
 
 from weft import __version__
 from weft.access.keys import Keys
+from weft.access.sealing import Sealer
 from weft.adapters import registry
 from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.clock import Clock, now
@@ -49,6 +50,7 @@ class App:
     broker: Broker
     blobs: Blobs
     keys: Keys
+    sealer: Sealer
     bell: Bell
     runs: Runs
     leases: Leases
@@ -81,6 +83,7 @@ class App:
 
 async def open_app(config: Config, clock: Clock = now) -> App:
     """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
+    sealer = Sealer(config.folder / "keys", config.secret_key)
     db = open_database(config.database_url)
     try:
         refuse_unsafe(db.engine, allowed=config.allow_unsafe_database)
@@ -102,6 +105,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         broker=broker,
         blobs=blobs,
         keys=Keys(db, clock),
+        sealer=sealer,
         bell=bell,
         runs=runs,
         leases=leases,

@@ -57,6 +57,14 @@ class Config:
     allow_unsafe_database: bool = field(
         default=False, metadata={"doc": "Start although the database server may lose what it has acknowledged."}
     )
+    secret_key: str = field(
+        default="",
+        repr=False,
+        metadata={
+            "doc": "The keys that seal secrets, newest first, separated by commas; empty: made in data_dir.",
+            "hidden": True,
+        },
+    )
     log_format: str = field(default="auto", metadata={"doc": "text, json, or auto: text on a terminal, else json."})
     log_level: str = field(default="info", metadata={"doc": "debug, info, warning or error."})
 
@@ -95,10 +103,11 @@ class Setting:
     value: Any
     origin: str
     doc: str
+    hidden: bool = False
 
     @property
     def shown(self) -> str:
-        return hidden(str(self.value))
+        return "••••" if self.hidden and self.value else hidden(str(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,8 @@ def _shown(value: object) -> str:
 def _setting(one: Any, config: Config, values: Mapping[str, tuple[Any, str]]) -> Setting:
     value, origin = values.get(one.name, (getattr(config, one.name), "default"))
     effective = {"database": config.database_url, "broker": config.broker_url, "blobs": config.blobs_url}
-    return Setting(one.name, value or effective.get(one.name, value), origin, one.metadata["doc"])
+    value = value or effective.get(one.name, value)
+    return Setting(one.name, value, origin, one.metadata["doc"], one.name in _HIDDEN)
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:
@@ -198,7 +208,8 @@ def _typed(name: str, value: Any, where: str) -> Any:
         return float(value)
     if type(value) is not kind:
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
-        raise Misconfigured(f"{where} is {_shown(value)[:120]}; it must be {wanted}")
+        shown = "of another type" if name in _HIDDEN else _shown(value)[:120]
+        raise Misconfigured(f"{where} is {shown}; it must be {wanted}")
     return value
 
 
@@ -235,6 +246,7 @@ _NO_SETTINGS = frozenset(
 """Where the file is, and what a command of a run is told of itself: it may well call weft."""
 
 _TYPES: dict[str, type] = get_type_hints(Config)
+_HIDDEN = frozenset(one.name for one in fields(Config) if "hidden" in one.metadata)
 _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("port", 0, 65535),
     ("workers", 0, 1000),

@@ -9,6 +9,7 @@ WeftError
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
 ├── LeaseLost          409           a worker no longer holds what it writes to
+├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 └── Misconfigured           exit 78  weft cannot start as it is set up
     ├── AdapterMissing               a chosen adapter needs a package that is not installed
@@ -78,6 +79,13 @@ class LeaseLost(WeftError):
 
     def __init__(self, worker: str) -> None:
         super().__init__(f"worker {worker} has lost its leases: it was silent for too long")
+
+
+class Unopened(WeftError):
+    """What was sealed cannot be opened with the keys of this weft."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a secret cannot be opened: {why}")
 
 
 class BrokerDown(WeftError):
