@@ -49,7 +49,13 @@ def answer(context: Any, document: Any, text: Callable[[], str]) -> None:
 
 def as_json(document: Any) -> str:
     """ASCII only, so that no character of a name or a log can reach a terminal unescaped."""
-    return json.dumps(document, indent=2)
+    return json.dumps(document, indent=2, default=_plain)
+
+
+def _plain(document: object) -> object:
+    import msgspec
+
+    return msgspec.to_builtins(document)
 
 
 def note(text: str) -> None:

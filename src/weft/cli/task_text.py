@@ -10,10 +10,10 @@ from weft.cli.output import ago, fields, table
 from weft.cli.run_text import runs_table, when
 from weft.clock import Moment, iso, now
 from weft.runs.model import Retry, Run
-from weft.tasks.model import Dedup, Task
+from weft.tasks.model import Dedup
 from weft.tasks.schedule import Schedule, next_fires
 from weft.tasks.store import Stored
-from weft.tasks.words import local, sentence
+from weft.tasks.words import local, starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,6 @@ def tasks_table(tasks: Sequence[Stored]) -> str:
     headings = ("TASK", "KIND", "WHEN", "NEXT")
     empty = "no tasks yet; `weft tasks apply FILE` makes those of a file"
     return table(headings, ((s.task.full_name, s.task.kind, starts(s.task), _next(s)) for s in tasks), empty=empty)
-
-
-def starts(task: Task) -> str:
-    """What makes the task run."""
-    told = [sentence(task.schedule)] if task.schedule is not None else []
-    told += [f"after {each.task}" + ("" if each.on == "success" else f" ({each.on})") for each in task.after]
-    return "; ".join(told) or "when asked to"
 
 
 def fires(schedule: Schedule, count: int = 10, after: Moment | None = None) -> list[Moment]:

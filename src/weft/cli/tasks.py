@@ -17,6 +17,7 @@ from weft.errors import Conflict, Invalid
 if TYPE_CHECKING:
     from weft.app import App
     from weft.cli.task_text import TaskPage
+    from weft.documents import TaskDocument
     from weft.runs.model import Submitted
     from weft.tasks.changes import Change, Wanted
     from weft.tasks.store import Stored
@@ -36,8 +37,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def list_(context: typer.Context) -> None:
     """List tasks, what starts them and when they fire next."""
     found = ask(context, lambda weft: weft.tasks.all(options_of(context).project))
-    from weft.cli.documents import task_document
     from weft.cli.task_text import tasks_table
+    from weft.documents import task_document
 
     answer(context, [task_document(stored) for stored in found], lambda: tasks_table(found))
 
@@ -67,7 +68,7 @@ def apply(
 ) -> None:
     """Make the tasks as a file says: show the difference, ask, and change all of it or nothing."""
     from weft.cli.changes import changes_text, confirm, summary, tell
-    from weft.cli.documents import change_document
+    from weft.documents import change_document
     from weft.tasks import taskfile
 
     wanted = taskfile.read(file)
@@ -127,7 +128,7 @@ def resume(context: typer.Context, name: Name) -> None:
 def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
     """Delete a task. Its runs stay."""
     from weft.cli.changes import confirm
-    from weft.cli.documents import task_document
+    from weft.documents import task_document
 
     project, task = full_name(context, name)
 
@@ -203,7 +204,7 @@ def _set_paused(context: Any, name: str, paused: bool) -> Stored:
 
 
 def _tell_stored(context: Any, stored: Stored, what: str) -> None:
-    from weft.cli.documents import task_document
+    from weft.documents import task_document
 
     answer(context, task_document(stored), lambda: f"task {stored.task.full_name} {what}")
 
@@ -215,16 +216,13 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _page_document(page: TaskPage) -> dict[str, Any]:
-    from weft.cli.documents import run_document, task_document, tick_document
-    from weft.cli.task_text import fires, starts
-    from weft.clock import iso
+def _page_document(page: TaskPage) -> TaskDocument:
+    from weft.clock import now
+    from weft.documents import run_document, task_page, tick_document
 
-    task = page.stored.task
-    ahead = fires(task.schedule) if task.schedule is not None and not task.paused else []
-    return task_document(page.stored) | {
-        "starts": starts(task),
-        "next": [iso(at) for at in ahead],
-        "ticks": [tick_document(tick) for tick in page.ticks],
-        "runs": [run_document(run) for run in page.runs],
-    }
+    return task_page(
+        page.stored,
+        now(),
+        ticks=[tick_document(tick) for tick in page.ticks],
+        runs=[run_document(run) for run in page.runs],
+    )

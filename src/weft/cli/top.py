@@ -97,7 +97,7 @@ async def _watch(app: App, interval: float) -> None:
 
 
 def _document(frame: Frame) -> dict[str, Any]:
-    from weft.cli.documents import run_document, worker_document
+    from weft.documents import run_document, worker_document
 
     return {
         "live": dict(frame.live),

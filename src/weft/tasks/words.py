@@ -1,4 +1,4 @@
-"""A schedule as a sentence."""
+"""What starts a task, as a sentence."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from cronsim.explain import explain
 
 from weft.clock import SECOND, Moment
 from weft.tasks import cron
+from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
 from weft.tasks.zones import on_the_wall
 
 _DAILY = re.compile(r"at (.+) (every day.*)")
 _SPANS = (("day", 86_400, 2), ("hour", 3600, 1), ("minute", 60, 1), ("second", 1, 1))
+
+
+def starts(task: Task) -> str:
+    """What makes the task run."""
+    told = [sentence(task.schedule)] if task.schedule is not None else []
+    told += [f"after {each.task}" + ("" if each.on == "success" else f" ({each.on})") for each in task.after]
+    return "; ".join(told) or "when asked to"
 
 
 def sentence(schedule: Schedule) -> str:
