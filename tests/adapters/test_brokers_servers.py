@@ -12,25 +12,25 @@ from tests import servers
 from tests.servers import Server
 from weft.adapters.brokers import amqp, redis, resp
 from weft.adapters.brokers.hints import LARGEST, decode, encode_parts
-from weft.adapters.brokers.postgres import CHANNEL, PostgresBroker
-from weft.adapters.brokers.rabbitmq import RabbitBroker
-from weft.adapters.brokers.redis import RedisBroker
+from weft.adapters.brokers.postgres import CHANNEL, postgres_broker
+from weft.adapters.brokers.rabbitmq import rabbitmq_broker
+from weft.adapters.brokers.redis import redis_broker
 from weft.errors import BrokerDown, Misconfigured
 
 
 @pytest.mark.parametrize(
     ("broker", "url"),
     [
-        (RedisBroker, "redis://:hush@host:99999/0"),
-        (RedisBroker, "redis://:hush@host/first"),
-        (RedisBroker, "redis://:hush@host/-1"),
-        (RedisBroker, "redis://"),
-        (RedisBroker, "http://user:hush@host"),
-        (RabbitBroker, "amqp://user:hush@host:port/"),
-        (RabbitBroker, "amqp://"),
-        (RabbitBroker, "http://user:hush@host"),
-        (PostgresBroker, "postgresql://user:hush@host/database?no_such_option=1"),
-        (PostgresBroker, "postgresql://user:hush@[host"),
+        (redis_broker, "redis://:hush@host:99999/0"),
+        (redis_broker, "redis://:hush@host/first"),
+        (redis_broker, "redis://:hush@host/-1"),
+        (redis_broker, "redis://"),
+        (redis_broker, "http://user:hush@host"),
+        (rabbitmq_broker, "amqp://user:hush@host:port/"),
+        (rabbitmq_broker, "amqp://"),
+        (rabbitmq_broker, "http://user:hush@host"),
+        (postgres_broker, "postgresql://user:hush@host/database?no_such_option=1"),
+        (postgres_broker, "postgresql://user:hush@[host"),
     ],
 )
 def test_a_wrong_address_is_refused_without_telling_its_password(broker: type, url: str) -> None:
@@ -43,7 +43,7 @@ async def test_redis_is_told_the_password_and_the_database_of_the_address() -> N
     with servers.redis() as server:
         admin = await resp.Connection.open(resp.Address.parse(server.url))
         await admin.call("CONFIG", "SET", "requirepass", "hu/sh")
-        broker = RedisBroker(f"redis://:hu%2Fsh@127.0.0.1:{server.port}/3")
+        broker = redis_broker(f"redis://:hu%2Fsh@127.0.0.1:{server.port}/3")
         await broker.ring({"q": 1})
         await admin.call("SELECT", 3)
         assert await admin.call("EXISTS", redis.PREFIX + "q") == 1
@@ -55,7 +55,7 @@ async def test_a_wrong_password_is_an_answer_of_one_sentence_without_it() -> Non
     with servers.redis() as server:
         admin = await resp.Connection.open(resp.Address.parse(server.url))
         await admin.call("CONFIG", "SET", "requirepass", "right")
-        broker = RedisBroker(f"redis://:hush@127.0.0.1:{server.port}")
+        broker = redis_broker(f"redis://:hush@127.0.0.1:{server.port}")
         with pytest.raises(BrokerDown, match="WRONGPASS") as refused:
             await broker.ring({"q": 1})
         assert "hush" not in str(refused.value)
@@ -65,7 +65,7 @@ async def test_a_wrong_password_is_an_answer_of_one_sentence_without_it() -> Non
 
 async def test_a_stream_that_nobody_reads_stays_small(redis_server: Server) -> None:
     queue = uuid.uuid4().hex
-    broker = RedisBroker(redis_server.url)
+    broker = redis_broker(redis_server.url)
     for _ in range(20):
         await broker.ring({queue: 1000})
     admin = await resp.Connection.open(resp.Address.parse(redis_server.url))
@@ -78,7 +78,7 @@ async def test_a_stream_that_nobody_reads_stays_small(redis_server: Server) -> N
 async def test_processes_that_came_and_went_leave_no_consumer_behind(redis_server: Server) -> None:
     queue = uuid.uuid4().hex
     for _ in range(3):
-        broker = RedisBroker(redis_server.url)
+        broker = redis_broker(redis_server.url)
         await broker.ring({queue: 1})
         assert await broker.wait({queue}, 5)
         await broker.wait({queue}, 0.2)
@@ -90,7 +90,7 @@ async def test_processes_that_came_and_went_leave_no_consumer_behind(redis_serve
 
 async def test_hints_are_kept_in_a_quorum_queue(rabbitmq_server: Server) -> None:
     queue = uuid.uuid4().hex
-    broker = RabbitBroker(rabbitmq_server.url)
+    broker = rabbitmq_broker(rabbitmq_server.url)
     await broker.ring({queue: 1})
     connection = await aiormq.connect(rabbitmq_server.url)
     channel = await connection.channel()
@@ -108,7 +108,7 @@ async def test_a_queue_that_is_there_in_another_shape_is_used_as_it_is(
     connection = await aiormq.connect(rabbitmq_server.url)
     channel = await connection.channel()
     await channel.queue_declare(amqp.server_name(queue), durable=True, arguments=arguments)
-    broker = RabbitBroker(rabbitmq_server.url)
+    broker = rabbitmq_broker(rabbitmq_server.url)
     await broker.wait({queue}, 0.5)
     assert not await broker.wait({queue}, 0.2)
     await broker.ring({queue: 1})
@@ -119,7 +119,7 @@ async def test_a_queue_that_is_there_in_another_shape_is_used_as_it_is(
 
 async def test_a_deleted_queue_is_made_again_for_those_who_wait(rabbitmq_server: Server) -> None:
     queue = uuid.uuid4().hex
-    worker = RabbitBroker(rabbitmq_server.url)
+    worker = rabbitmq_broker(rabbitmq_server.url)
     while await worker.wait({queue}, 0.3):
         pass
     waiting = asyncio.create_task(worker.wait({queue}, 30))
@@ -136,7 +136,7 @@ async def test_a_deleted_queue_is_made_again_for_those_who_wait(rabbitmq_server:
 
 
 async def test_a_notification_of_someone_else_wakes_nobody(postgres_server: Server) -> None:
-    worker = PostgresBroker(postgres_server.url)
+    worker = postgres_broker(postgres_server.url)
     while await worker.wait({"q"}, 0.3):
         pass
     with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
@@ -147,7 +147,7 @@ async def test_a_notification_of_someone_else_wakes_nobody(postgres_server: Serv
 
 
 async def test_a_notification_holds_more_queues_than_fit_into_one(postgres_server: Server) -> None:
-    bell, worker = PostgresBroker(postgres_server.url), PostgresBroker(postgres_server.url)
+    bell, worker = postgres_broker(postgres_server.url), postgres_broker(postgres_server.url)
     while await worker.wait({"q"}, 0.3):
         pass
     names = [f"{number:03}-{'x' * 100}" for number in range(200)]

@@ -17,9 +17,9 @@ from tests.servers import Server
 from weft.adapters.brokers.local import LocalBroker
 from weft.adapters.brokers.memory import MemoryBroker
 from weft.adapters.brokers.polling import PollingBroker
-from weft.adapters.brokers.postgres import PostgresBroker
-from weft.adapters.brokers.rabbitmq import RabbitBroker
-from weft.adapters.brokers.redis import RedisBroker
+from weft.adapters.brokers.postgres import postgres_broker
+from weft.adapters.brokers.rabbitmq import rabbitmq_broker
+from weft.adapters.brokers.redis import redis_broker
 from weft.errors import BrokerDown
 from weft.ports import Broker
 
@@ -34,7 +34,7 @@ MOMENT = 0.3
 class Kind:
     """A broker, and what it lacks."""
 
-    broker: type
+    broker: Callable[..., Broker]
     server: str | None = None
     """The fixture of the server it needs."""
 
@@ -93,9 +93,9 @@ KINDS = {
     "memory": Kind(broker=MemoryBroker, serves_one_process=True),
     "polling": Kind(broker=PollingBroker, hears=False),
     "local": Kind(broker=LocalBroker),
-    "postgres": Kind(broker=PostgresBroker, server="postgres_server", forget=restart),
-    "redis": Kind(broker=RedisBroker, server="redis_server", forget=flush, wakes_one_process=True),
-    "rabbitmq": Kind(broker=RabbitBroker, server="rabbitmq_server", forget=restart_empty, wakes_one_process=True),
+    "postgres": Kind(broker=postgres_broker, server="postgres_server", forget=restart),
+    "redis": Kind(broker=redis_broker, server="redis_server", forget=flush, wakes_one_process=True),
+    "rabbitmq": Kind(broker=rabbitmq_broker, server="rabbitmq_server", forget=restart_empty, wakes_one_process=True),
 }
 
 

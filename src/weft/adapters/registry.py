@@ -19,11 +19,11 @@ BROKERS = {
     "memory": "weft.adapters.brokers.memory:MemoryBroker",
     "polling": "weft.adapters.brokers.polling:PollingBroker",
     "local": "weft.adapters.brokers.local:LocalBroker",
-    "postgresql": "weft.adapters.brokers.postgres:PostgresBroker",
-    "redis": "weft.adapters.brokers.redis:RedisBroker",
-    "rediss": "weft.adapters.brokers.redis:RedisBroker",
-    "amqp": "weft.adapters.brokers.rabbitmq:RabbitBroker",
-    "amqps": "weft.adapters.brokers.rabbitmq:RabbitBroker",
+    "postgresql": "weft.adapters.brokers.postgres:postgres_broker",
+    "redis": "weft.adapters.brokers.redis:redis_broker",
+    "rediss": "weft.adapters.brokers.redis:redis_broker",
+    "amqp": "weft.adapters.brokers.rabbitmq:rabbitmq_broker",
+    "amqps": "weft.adapters.brokers.rabbitmq:rabbitmq_broker",
 }
 
 BLOBS = {

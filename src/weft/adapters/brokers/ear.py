@@ -19,10 +19,12 @@ STEADY_SECONDS = 5.0
 class Ear:
     """Listens from the first wait to the close, and again and again where the server goes away.
 
-    ``listen`` connects, calls ``opened`` once it can hear, and then rings the waiters until its connection ends.
+    ``listen`` connects, calls what it is given once it can hear, and then rings the waiters until its connection ends.
     """
 
-    def __init__(self, broker: str, waiters: Waiters, listen: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, broker: str, waiters: Waiters, listen: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
+    ) -> None:
         self._broker, self._waiters, self._listen = broker, waiters, listen
         self._fault: BaseException | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -55,7 +57,7 @@ class Ear:
         pauses = delays()
         while True:
             started = loop.time()
-            fault = await fault_of(self._listen()) or ConnectionError("the connection ended")
+            fault = await fault_of(self._listen(self.opened)) or ConnectionError("the connection ended")
             if self._fault is None:
                 log.warning("broker is not heard", extra={"broker": self._broker, "why": repr(fault)})
             self._fault = fault

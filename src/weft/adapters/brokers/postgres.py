@@ -10,14 +10,13 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from weft.adapters.brokers import hints
-from weft.adapters.brokers.ear import Ear
-from weft.adapters.brokers.ringer import Ringer
+from weft.adapters.brokers.served import ServedBroker
 from weft.adapters.brokers.waiters import Waiters
 from weft.errors import Invalid, Misconfigured
 
@@ -37,31 +36,23 @@ DEFAULTS = {
 Line = psycopg.AsyncConnection[tuple[object, ...]]
 
 
-class PostgresBroker:
+def postgres_broker(url: str) -> ServedBroker:
+    return ServedBroker("postgresql", PostgresWire(url))
+
+
+class PostgresWire:
     """One channel for all queues; one connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
         self._address = parse_address(url)
-        self._waiters = Waiters()
-        self._ear = Ear("postgresql", self._waiters, self._listen)
-        self._ringer = Ringer("postgresql", self._send, self._hang_up, self._say_goodbye)
+        self.waiters = Waiters()
         self._line: Line | None = None
-
-    async def ring(self, queues: Mapping[str, int]) -> None:
-        await self._ringer.ring(queues)
-
-    async def wait(self, queues: Collection[str], timeout: float) -> bool:
-        return await self._ear.wait(queues, timeout)
-
-    async def close(self) -> None:
-        await self._ear.close()
-        await self._ringer.close()
 
     async def _open(self) -> Line:
         # Nothing is prepared on the server, so that a pooler may stand between for those who only ring.
         return await psycopg.AsyncConnection.connect(self._address, autocommit=True, prepare_threshold=None)
 
-    async def _send(self, queues: Mapping[str, int]) -> None:
+    async def send(self, queues: Mapping[str, int]) -> None:
         line = self._line = self._line or await self._open()
         try:
             await line.execute(RING, [CHANNEL, [part.decode() for part in hints.encode_parts(queues)]])
@@ -69,23 +60,23 @@ class PostgresBroker:
             await line.close()
             raise
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         """Shut the line down; what still waits on it fails at once and closes it."""
         line, self._line = self._line, None
         if line is not None and not line.closed:
             with socket.socket(fileno=os.dup(line.fileno())) as duplicate:
                 shut_down(duplicate)
 
-    async def _say_goodbye(self) -> None:
+    async def say_goodbye(self) -> None:
         line, self._line = self._line, None
         if line is not None:
             await line.close()
 
-    async def _listen(self) -> None:
+    async def listen(self, opened: Callable[[], None]) -> None:
         line = await self._open()
         try:
             await line.execute(f"LISTEN {CHANNEL}")
-            self._ear.opened()
+            opened()
             await self._hear(line)
         finally:
             await line.close()
@@ -122,9 +113,9 @@ class PostgresBroker:
             log.debug("hint not understood", extra={"broker": "postgresql", "why": str(error)})
             return
         for queue, count in queues.items():
-            self._waiters.ring(queue, count)
+            self.waiters.ring(queue, count)
         if not queues:
-            self._waiters.wake_all()
+            self.waiters.wake_all()
 
 
 def parse_address(url: str) -> str:

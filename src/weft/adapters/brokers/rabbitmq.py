@@ -7,7 +7,7 @@ that nobody uses after an hour.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,59 +15,51 @@ from aiormq.abc import DeliveredMessage
 
 from weft.adapters.brokers import hints
 from weft.adapters.brokers.amqp import CLASSIC, QUORUM, Line, parse_address
-from weft.adapters.brokers.ear import Ear
-from weft.adapters.brokers.ringer import PATIENCE_SECONDS, Ringer
+from weft.adapters.brokers.ringer import PATIENCE_SECONDS
+from weft.adapters.brokers.served import ServedBroker
 from weft.adapters.brokers.waiters import Waiters
 
 PREFETCH = 8
 
 
-class RabbitBroker:
+def rabbitmq_broker(url: str) -> ServedBroker:
+    return ServedBroker("rabbitmq", RabbitWire(url))
+
+
+class RabbitWire:
     """One connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
         self._url = parse_address(url)
         self._shapes: list[dict[str, Any]] = [QUORUM, CLASSIC]
-        self._waiters = Waiters()
-        self._ear = Ear("rabbitmq", self._waiters, self._listen)
-        self._ringer = Ringer("rabbitmq", self._send, self._hang_up, self._say_goodbye)
+        self.waiters = Waiters()
         self._line: Line | None = None
 
-    async def ring(self, queues: Mapping[str, int]) -> None:
-        await self._ringer.ring(queues)
-
-    async def wait(self, queues: Collection[str], timeout: float) -> bool:
-        return await self._ear.wait(queues, timeout)
-
-    async def close(self) -> None:
-        await self._ear.close()
-        await self._ringer.close()
-
-    async def _send(self, queues: Mapping[str, int]) -> None:
+    async def send(self, queues: Mapping[str, int]) -> None:
         if self._line is None or not self._line.is_open:
             self._line = Line(self._url, self._shapes)
             await self._line.open()
         for queue, count in queues.items():
             await self._line.publish(await self._line.declared(queue), hints.encode({queue: 1}), count)
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         if self._line is not None:
             self._line.cut()
             self._line = None
 
-    async def _say_goodbye(self) -> None:
+    async def say_goodbye(self) -> None:
         if self._line is not None:
             await self._line.close()
 
-    async def _listen(self) -> None:
+    async def listen(self, opened: Callable[[], None]) -> None:
         line = Line(self._url, self._shapes)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await line.open()
                 await line.channel.basic_qos(prefetch_count=PREFETCH)
-            consumers = Consumers(line, self._waiters)
+            consumers = Consumers(line, self.waiters)
             await consumers.follow()
-            self._ear.opened()
+            opened()
             await self._follow_until_closed(line, consumers)
         finally:
             await line.close()
@@ -75,7 +67,7 @@ class RabbitBroker:
     async def _follow_until_closed(self, line: Line, consumers: Consumers) -> None:
         closing = line.channel.closing
         while not closing.done():
-            changed = asyncio.ensure_future(self._waiters.changed.wait())
+            changed = asyncio.ensure_future(self.waiters.changed.wait())
             await asyncio.wait({changed, closing}, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             if not closing.done():

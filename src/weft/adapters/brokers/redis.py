@@ -7,13 +7,13 @@ poll. All readers are one consumer, so that processes that came and went leave n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from weft.adapters.brokers import hints
-from weft.adapters.brokers.ear import Ear
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
-from weft.adapters.brokers.ringer import PATIENCE_SECONDS, Ringer
+from weft.adapters.brokers.ringer import PATIENCE_SECONDS
+from weft.adapters.brokers.served import ServedBroker
 from weft.adapters.brokers.waiters import Waiters
 
 PREFIX = "weft:doorbell:"
@@ -30,27 +30,19 @@ MOST_PER_READ = 100
 NUDGE_SECONDS = 0.02
 
 
-class RedisBroker:
+def redis_broker(url: str) -> ServedBroker:
+    return ServedBroker("redis", RedisWire(url))
+
+
+class RedisWire:
     """A stream for each queue; one connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
         self._address = Address.parse(url)
-        self._waiters = Waiters()
-        self._ear = Ear("redis", self._waiters, self._listen)
-        self._ringer = Ringer("redis", self._send, self._hang_up, self._say_goodbye)
+        self.waiters = Waiters()
         self._line: Connection | None = None
 
-    async def ring(self, queues: Mapping[str, int]) -> None:
-        await self._ringer.ring(queues)
-
-    async def wait(self, queues: Collection[str], timeout: float) -> bool:
-        return await self._ear.wait(queues, timeout)
-
-    async def close(self) -> None:
-        await self._ear.close()
-        await self._ringer.close()
-
-    async def _send(self, queues: Mapping[str, int]) -> None:
+    async def send(self, queues: Mapping[str, int]) -> None:
         line = await self._open_line()
         await line.pipeline([command for queue, count in queues.items() for command in hint_commands(queue, count)])
 
@@ -59,22 +51,22 @@ class RedisBroker:
             self._line = await Connection.open(self._address)
         return self._line
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         if self._line is not None:
             self._line.abort()
             self._line = None
 
-    async def _say_goodbye(self) -> None:
+    async def say_goodbye(self) -> None:
         if self._line is not None:
             await self._line.close()
 
-    async def _listen(self) -> None:
+    async def listen(self, opened: Callable[[], None]) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             connection = await Connection.open(self._address)
         try:
             client_id = await connection.call("CLIENT", "ID")
-            await self._join(connection, self._waiters.queues)
-            self._ear.opened()
+            await self._join(connection, self.waiters.queues)
+            opened()
             while True:
                 await self._read(connection, client_id)
         finally:
@@ -82,12 +74,12 @@ class RedisBroker:
 
     async def _read(self, connection: Connection, client_id: int) -> None:
         """Wait until someone waits, then for hints, and hand them out."""
-        self._waiters.changed.clear()
-        queues = self._waiters.queues
+        self.waiters.changed.clear()
+        queues = self.waiters.queues
         if not queues:
-            await self._waiters.changed.wait()
+            await self.waiters.changed.wait()
             return
-        reading = connection.send([read_command(queues, len(self._waiters))])[0]
+        reading = connection.send([read_command(queues, len(self.waiters))])[0]
         await self._until_read(reading, queues, client_id)
         try:
             for stream, entries in reading.result() or ():
@@ -99,9 +91,9 @@ class RedisBroker:
 
     async def _take(self, queue: str, count: int) -> None:
         """Wake as many, and give back what came too late for those who waited here: others may wait elsewhere."""
-        unwanted = count - self._waiters.offer(queue, count)
+        unwanted = count - self.waiters.offer(queue, count)
         if unwanted:
-            await self._send({queue: unwanted})
+            await self.send({queue: unwanted})
 
     async def _join(self, connection: Connection, queues: Collection[str]) -> None:
         """Make the groups that are missing. What was rung before them is unknown, so everyone looks once."""
@@ -114,14 +106,14 @@ class RedisBroker:
                 if refusal.code != "BUSYGROUP":
                     raise
         if created:
-            self._waiters.wake_all()
+            self.waiters.wake_all()
 
     async def _until_read(self, reading: asyncio.Future[Any], queues: Collection[str], client_id: int) -> None:
         """Return when the read has its reply; end it early where other queues are waited for than it asks for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + BLOCK_SECONDS + PATIENCE_SECONDS
         while not reading.done():
-            if self._waiters.queues == queues:
+            if self.waiters.queues == queues:
                 await self._until_done_or_changed(reading, deadline - loop.time())
             else:
                 await self._unblock(client_id)
@@ -130,12 +122,12 @@ class RedisBroker:
                 raise TimeoutError("Redis does not answer")
 
     async def _until_done_or_changed(self, reading: asyncio.Future[Any], timeout: float) -> None:
-        changed = asyncio.ensure_future(self._waiters.changed.wait())
+        changed = asyncio.ensure_future(self.waiters.changed.wait())
         try:
             await asyncio.wait({reading, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changed.cancel()
-        self._waiters.changed.clear()
+        self.waiters.changed.clear()
 
     async def _unblock(self, client_id: int) -> None:
         """End the blocking read from the other connection. It may not have begun yet, so this is repeated."""
