@@ -1,4 +1,4 @@
-"""Weft's own log lines: one sentence and its values, as text for people or JSON for programs."""
+"""Weft's own log lines: one sentence and its values, as text for people or JSON for programs; secrets masked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from weft.redaction import redacted, redacted_tree
 
 STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -25,7 +27,7 @@ def set_up(log_format: str, level: str, stream: TextIO | None = None, **fixed: A
 
 
 class Lines(logging.Formatter):
-    """What both forms share: the values that stand beside the sentence."""
+    """What both forms share: the values that stand beside the sentence, and that no secret is among them."""
 
     def __init__(self, fixed: dict[str, Any]) -> None:
         super().__init__()
@@ -35,7 +37,7 @@ class Lines(logging.Formatter):
         given = {name: value for name, value in record.__dict__.items() if name not in STANDARD}
         if record.exc_info:
             given["traceback"] = self.formatException(record.exc_info)
-        return self._fixed | given
+        return self._fixed | _masked(given)
 
 
 class JsonLines(Lines):
@@ -44,7 +46,7 @@ class JsonLines(Lines):
             "at": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
         }
         return json.dumps(line | self.values(record), default=str, ensure_ascii=False)
 
@@ -54,8 +56,15 @@ class TextLines(Lines):
         values = self.values(record)
         traceback = values.pop("traceback", "")
         shown = " ".join(f"{name}={_plain(value)}" for name, value in values.items())
-        line = f"{_moment(record)[11:23]} {record.levelname.lower():7} {record.getMessage()}  {shown}".rstrip()
+        line = (
+            f"{_moment(record)[11:23]} {record.levelname.lower():7} {redacted(record.getMessage())}  {shown}".rstrip()
+        )
         return f"{line}\n{traceback}" if traceback else line
+
+
+def _masked(values: dict[str, Any]) -> dict[str, Any]:
+    """The values as JSON has them, masked; what JSON does not know becomes its text first."""
+    return {} if not values else redacted_tree(json.loads(json.dumps(values, default=str)))
 
 
 def _moment(record: logging.LogRecord) -> str:
