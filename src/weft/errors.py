@@ -4,8 +4,10 @@ WeftError
 ├── Invalid            422  exit 2   a value that a person or a program gave is not allowed
 ├── NotFound           404  exit 1   no such thing
 ├── Conflict           409  exit 1   the thing is not in a state in which this can be done
+├── ChangedMeanwhile   412  exit 1   the thing is not as the caller last saw it
 ├── Unknown            401  exit 1   nobody knows who you are
 ├── NotAllowed         403  exit 1   you may not do this
+├── TooManyLogins      429  exit 1   too many passwords were wrong; none is looked at for a while
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
 ├── LeaseLost          409           a worker no longer holds what it writes to
@@ -46,12 +48,28 @@ class Conflict(WeftError):
     """The thing is not in a state in which this can be done."""
 
 
+class ChangedMeanwhile(WeftError):
+    """The thing is not as the caller last saw it."""
+
+    def __init__(self, what: str, which: object, found: int | None) -> None:
+        state = "is not there" if found is None else f"is at revision {found}"
+        super().__init__(f"{what} {which} {state}, so it was changed meanwhile; read it again and repeat your change")
+
+
 class Unknown(WeftError):
     """The caller has said nothing that tells who it is."""
 
 
 class NotAllowed(WeftError):
     """The caller may not do this."""
+
+
+class TooManyLogins(WeftError):
+    """Too many passwords were wrong; none is looked at for a while."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(f"too many logins have failed; try again in {retry_after_seconds} s")
+        self.retry_after_seconds = retry_after_seconds
 
 
 class QueueFull(WeftError):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-
-import msgspec
 
 from weft import events
 from weft.clock import Clock, Moment, seconds
@@ -22,26 +18,11 @@ from weft.ports import Blobs
 from weft.runs import key_store, lease_store, limit_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
-from weft.runs.model import Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
+from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
+from weft.runs.repeats import SAME_KEY, SAME_TARGET, Answer, Requests, Twin, digest, resolved, same_request
 
-LONGEST_KEY = 200
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
-
-SAME_KEY, SAME_TARGET = "same idempotency key", "same target pending or just done"
-
-
-@dataclass(frozen=True, slots=True)
-class Twin:
-    """The place in its batch of the run that a later one repeats."""
-
-    place: int
-    why: str
-
-
-Answer = Submitted | Twin | None
-Requests = dict[tuple[str, str], tuple[str, Submitted | Twin]]
-"""The digest that each (project, idempotency key) was first used with, and its answer."""
 
 MOST_COUNTED = 20_000
 """How many ended runs of each state a count looks at, so that looking never costs more than a moment."""
@@ -78,7 +59,7 @@ class Runs:
         for position, run_id in zip(fresh, ids, strict=True):
             answers[position] = Submitted(run_id)
         self._remember(tx, [(new[position], run_id) for position, run_id in zip(fresh, ids, strict=True)])
-        return [_resolved(answer, answers) for answer in answers]
+        return [resolved(answer, answers) for answer in answers]
 
     def queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
         """Queue runs in the caller's transaction without asking questions; workers hear of it once that commits."""
@@ -98,6 +79,10 @@ class Runs:
         if found is None:
             raise NotFound("run", run_id)
         return found
+
+    async def projects_of(self, run_ids: Collection[int]) -> dict[int, str]:
+        """The project of each run that there is."""
+        return await self._db.read(lambda tx: store.projects_of(tx, run_ids))
 
     async def find(
         self,
@@ -122,18 +107,27 @@ class Runs:
     async def attempts(self, run_id: int) -> list[Attempt]:
         return await self._db.read(lambda tx: store.attempts_of(tx, run_id))
 
-    async def counts(self) -> dict[str, int]:
-        """How many runs are ready, waiting and running now."""
-        return await self._db.read(store.count_live)
+    async def counts(self, projects: Collection[str] | None = None) -> dict[str, int]:
+        """How many runs are ready, waiting and running now, in all projects or in some."""
+        return await self._db.read(lambda tx: store.count_live(tx, projects))
 
-    async def ended(self, *, within_seconds: float) -> dict[str, int]:
+    async def ended(self, *, within_seconds: float, projects: Collection[str] | None = None) -> dict[str, int]:
         """How many runs ended not longer ago, by outcome; a busy system counts only the newest."""
         since = self._clock() - seconds(within_seconds)
-        return await self._db.read(lambda tx: store.count_ended(tx, since, MOST_COUNTED))
+        return await self._db.read(lambda tx: store.count_ended(tx, since, MOST_COUNTED, projects))
 
     async def again(self, run_id: int) -> Submitted:
         """Queue a new run with the spec of an ended one, as it was then."""
         return await self._db.transact(lambda tx: self._again(tx, run_id))
+
+    async def again_many(self, run_ids: Sequence[int]) -> dict[int, Submitted | None]:
+        """A new run for each that has ended, all or none; None for one that has not."""
+
+        def work(tx: Transaction) -> dict[int, Submitted | None]:
+            ended = store.states(tx, run_ids)
+            return {id_: self._again(tx, id_) if ended.get(id_, RunState.FAILED) in ENDED else None for id_ in run_ids}
+
+        return await self._db.transact(work)
 
     def _again(self, tx: Transaction, run_id: int) -> Submitted:
         old = store.get(tx, run_id)
@@ -149,6 +143,17 @@ class Runs:
         """Cancel a waiting run at once, or ask the worker of a running one to stop it."""
         await self._db.transact(lambda tx: self.cancel_in(tx, run_id, reason))
         return await self.get(run_id)
+
+    async def cancel_many(self, run_ids: Sequence[int], reason: str) -> dict[int, tuple[bool, RunState]]:
+        """Cancel each that has not ended; tell for each whether that was so, and the state that it has now."""
+
+        def work(tx: Transaction) -> dict[int, tuple[bool, RunState]]:
+            live = [id_ for id_, state in store.states(tx, run_ids, lock=True).items() if state not in ENDED]
+            for run_id in live:
+                self.cancel_in(tx, run_id, reason)
+            return {id_: (id_ in live, state) for id_, state in store.states(tx, run_ids).items()}
+
+        return await self._db.transact(work)
 
     def cancel_in(self, tx: Transaction, run_id: int, reason: str) -> None:
         run = store.get(tx, run_id, lock=True)
@@ -235,7 +240,7 @@ class Runs:
         }
         targets: dict[tuple[str, str], Twin] = {}
         return [
-            _same_request(run, place, requests) or self._same_target(tx, run, place, targets)
+            same_request(run, place, requests) or self._same_target(tx, run, place, targets)
             for place, run in enumerate(new)
         ]
 
@@ -261,33 +266,6 @@ class Runs:
         for run, run_id in queued:
             if run.dedup_key:
                 key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
-
-
-def digest(run: NewRun) -> str:
-    """What makes two submits the same request."""
-    body = msgspec.json.encode([run.project, run.task, run.kind, run.priority, run.spec], order="deterministic")
-    return hashlib.sha256(body).hexdigest()
-
-
-def _same_request(run: NewRun, place: int, requests: Requests) -> Answer:
-    """What answers the idempotency key of ``run`` already; the key then stands for ``run`` if for no other."""
-    if run.idempotency_key is None:
-        return None
-    if not 1 <= len(run.idempotency_key) <= LONGEST_KEY:
-        raise Invalid("idempotency key", run.idempotency_key, f"it must have from 1 to {LONGEST_KEY} characters")
-    mine = digest(run)
-    first, answer = requests.setdefault((run.project, run.idempotency_key), (mine, Twin(place, SAME_KEY)))
-    if first != mine:
-        raise Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
-    return None if isinstance(answer, Twin) and answer.place == place else answer
-
-
-def _resolved(answer: Answer, answers: Sequence[Answer]) -> Submitted:
-    if isinstance(answer, Twin):
-        return Submitted(_resolved(answers[answer.place], answers).run_id, fresh=False, why=answer.why)
-    if answer is None:
-        raise AssertionError("every new run has an answer")
-    return answer
 
 
 def _queued(run: NewRun, run_id: int) -> Fact:

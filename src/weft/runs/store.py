@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -146,22 +147,40 @@ def attempts_of(tx: Transaction, run_id: int) -> list[Attempt]:
     return ended
 
 
-def count_live(tx: Transaction) -> dict[str, int]:
+def states(tx: Transaction, run_ids: Collection[int], *, lock: bool = False) -> dict[int, RunState]:
+    """The state of each run that there is; with ``lock`` it stays so until the transaction ends."""
+    query = select(runs.c.id, runs.c.state).where(runs.c.id.in_(run_ids)).order_by(runs.c.id)
+    return {row.id: RunState(row.state) for row in tx.rows(query.with_for_update() if lock else query)}
+
+
+def projects_of(tx: Transaction, run_ids: Collection[int]) -> dict[int, str]:
+    return dict(tx.rows(select(runs.c.id, runs.c.project).where(runs.c.id.in_(run_ids))))
+
+
+def count_live(tx: Transaction, projects: Collection[str] | None = None) -> dict[str, int]:
     """How many runs are ready, waiting and running: quick however many have ended."""
     counts = {
         "ready": runs.c.ready_lane,
         "waiting": runs.c.not_before,
         "running": runs.c.lease_worker,
     }
-    return {name: int(tx.value(select(func.count()).where(column.is_not(None)))) for name, column in counts.items()}
+    within = [] if projects is None else [runs.c.project.in_(projects)]
+    return {
+        name: int(tx.value(select(func.count()).where(column.is_not(None), *within))) for name, column in counts.items()
+    }
 
 
-def count_ended(tx: Transaction, since: Moment, most: int) -> dict[str, int]:
-    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest."""
-    newest_ones = select(runs.c.outcome, runs.c.finished_at).order_by(runs.c.id.desc()).limit(most).subquery()
-    ended = newest_ones.c.finished_at >= since
-    query = select(newest_ones.c.outcome, func.count()).where(ended).group_by(newest_ones.c.outcome)
-    return {outcome: int(count) for outcome, count in tx.rows(query)}
+def count_ended(tx: Transaction, since: Moment, most: int, projects: Collection[str] | None = None) -> dict[str, int]:
+    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest (of each project)."""
+    counted: Counter[str] = Counter()
+    for within in [[]] if projects is None else [[runs.c.project == name] for name in projects]:
+        newest_ones = (
+            select(runs.c.outcome, runs.c.finished_at).where(*within).order_by(runs.c.id.desc()).limit(most).subquery()
+        )
+        ended = newest_ones.c.finished_at >= since
+        query = select(newest_ones.c.outcome, func.count()).where(ended).group_by(newest_ones.c.outcome)
+        counted.update({outcome: int(count) for outcome, count in tx.rows(query)})
+    return dict(counted)
 
 
 def waiting_in_project(tx: Transaction, project: str, at_most: int) -> int:

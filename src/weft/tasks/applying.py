@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from weft import events
@@ -30,10 +30,20 @@ def present(tx: Transaction, wanted: Wanted, *, prune: bool) -> Present:
     return tasks, {row.name: row for row in store.project_rows(tx)}, store.limit_rows(tx)
 
 
-def apply(tx: Transaction, runs: Runs, wanted: Wanted, at: Moment, *, prune: bool = False) -> list[Change]:
+def apply(
+    tx: Transaction,
+    runs: Runs,
+    wanted: Wanted,
+    at: Moment,
+    *,
+    prune: bool = False,
+    check: Callable[[Sequence[Change]], None] | None = None,
+) -> list[Change]:
     """Change what differs from ``wanted``; one at a time, so that two cannot close a circle together."""
     store.hold(tx)
     changes = compare(wanted, *present(tx, wanted, prune=prune), prune=prune)
+    if check is not None:
+        check(changes)
     touched = [change.task for change in changes if change.task is not None]
     gone = [change.stored for change in changes if change.what == "delete" and change.stored is not None]
     store.create(tx, [change.task for change in changes if change.what == "create" and change.task is not None], at)

@@ -100,3 +100,14 @@ def _fields(task: Task) -> dict[str, Any]:
 
 def _different(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
+
+
+def settings_of(name: str, row: Any, limits: Mapping[str, int]) -> ProjectSettings:
+    """The settings of a project, from its row, if it has one, and the limits that are kept elsewhere."""
+    mark = tag_limit(name, "")
+    return ProjectSettings(
+        weight=row.weight if row is not None else 1.0,
+        max_queued=row.max_queued if row is not None else None,
+        max_running=limits.get(project_limit(name)),
+        tags={key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
+    )

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import delete, func, insert, select, true, update
+from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -50,6 +50,28 @@ def every(tx: Transaction, project: str | None = None) -> list[Stored]:
         .order_by(tasks.c.project, tasks.c.name)
     )
     return [_stored(row) for row in tx.rows(query if project is None else query.where(tasks.c.project == project))]
+
+
+def page(tx: Transaction, projects: Collection[str] | None, after: tuple[str, str] | None, limit: int) -> list[Stored]:
+    """Tasks by project and name, those of ``projects`` where some are named."""
+    query = (
+        select(tasks, schedules.c.next_fire_at, schedules.c.missed)
+        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
+        .order_by(tasks.c.project, tasks.c.name)
+        .limit(limit)
+    )
+    if projects is not None:
+        query = query.where(tasks.c.project.in_(projects))
+    if after is not None:
+        project, name = after
+        query = query.where(or_(tasks.c.project > project, and_(tasks.c.project == project, tasks.c.name > name)))
+    return [_stored(row) for row in tx.rows(query)]
+
+
+def project_names(tx: Transaction) -> set[str]:
+    """Every project that has settings, a task or a run."""
+    columns = (schema.projects.c.name, tasks.c.project, schema.lanes.c.project)
+    return {row[0] for column in columns for row in tx.rows(select(column).distinct())}
 
 
 def hold(tx: Transaction) -> None:
@@ -202,8 +224,9 @@ def add_ticks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
     insert_many(tx, ticks, rows)
 
 
-def newest_ticks(tx: Transaction, task_id: int, limit: int = 20) -> list[Any]:
-    return list(tx.rows(select(ticks).where(ticks.c.task_id == task_id).order_by(ticks.c.fire_at.desc()).limit(limit)))
+def newest_ticks(tx: Transaction, task_id: int, limit: int = 20, before: Moment | None = None) -> list[Any]:
+    query = select(ticks).where(ticks.c.task_id == task_id).order_by(ticks.c.fire_at.desc()).limit(limit)
+    return list(tx.rows(query if before is None else query.where(ticks.c.fire_at < before)))
 
 
 def set_project(tx: Transaction, name: str, settings: ProjectSettings) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -10,20 +11,23 @@ import msgspec
 from weft import events
 from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
-from weft.errors import Conflict, Invalid, NotFound
+from weft.db.together import Together
+from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound
 from weft.events import Fact
-from weft.runs.lanes import project_limit, tag_limit
-from weft.runs.model import Submitted, Trigger
+from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
 from weft.tasks import applying, store
 from weft.tasks.applying import present
-from weft.tasks.changes import Change, Wanted, compare
+from weft.tasks.changes import Change, Wanted, compare, settings_of
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.parameters import fill
 from weft.tasks.schedule import fires_between
+from weft.tasks.starting import Start, new_runs, without_task
 from weft.tasks.store import Stored
 
 MOST_BACKFILLED = 10_000
+
+CheckChanges = Callable[[Sequence[Change]], None]
 
 
 class Tasks:
@@ -33,37 +37,49 @@ class Tasks:
         self, db: Database, runs: Runs, clock: Clock, check_spec: Callable[[str, Mapping[str, Any]], None]
     ) -> None:
         self._db, self._runs, self._clock, self._check_spec = db, runs, clock, check_spec
+        self._submit_together = Together(db, self._admit_all, len)
 
     async def all(self, project: str | None = None) -> list[Stored]:
         return await self._db.read(lambda tx: store.every(tx, project))
 
+    async def page(
+        self, projects: Collection[str] | None, after: tuple[str, str] | None = None, limit: int = 50
+    ) -> list[Stored]:
+        """Tasks by project and name, of all projects or of some, from the one ``after`` a project and name."""
+        return await self._db.read(lambda tx: store.page(tx, projects, after, limit))
+
     async def get(self, project: str, name: str) -> Stored:
         return await self._db.read(lambda tx: self._found(tx, project, name))
 
-    async def ticks(self, stored: Stored, limit: int = 20) -> list[Any]:
+    async def ticks(self, stored: Stored, limit: int = 20, *, before: Moment | None = None) -> list[Any]:
         """What came of the newest ticks of a task's schedule."""
-        return await self._db.read(lambda tx: store.newest_ticks(tx, stored.id, limit))
+        return await self._db.read(lambda tx: store.newest_ticks(tx, stored.id, limit, before))
 
     async def compare(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
         """What ``apply`` would change, and nothing else."""
         return await self._db.read(lambda tx: compare(wanted, *present(tx, wanted, prune=prune), prune=prune))
 
-    async def apply(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+    async def apply(self, wanted: Wanted, *, prune: bool = False, check: CheckChanges | None = None) -> list[Change]:
         """Make the tasks and projects as ``wanted`` says, all or nothing; return what changed.
 
-        With ``prune``, tasks of the same projects that are not named are deleted. Their runs stay.
+        With ``prune``, tasks of the same projects that are not named are deleted. Their runs stay. ``check`` may refuse
+        the changes by raising.
         """
         for task in wanted.tasks:
             self._check(task)
-        return await self._db.transact(lambda tx: applying.apply(tx, self._runs, wanted, self._clock(), prune=prune))
 
-    async def rehearse(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+        def work(tx: Transaction) -> list[Change]:
+            return applying.apply(tx, self._runs, wanted, self._clock(), prune=prune, check=check)
+
+        return await self._db.transact(work)
+
+    async def rehearse(self, wanted: Wanted, *, prune: bool = False, check: CheckChanges | None = None) -> list[Change]:
         """What ``apply`` would change. Refuses all that it would refuse, and changes nothing."""
         for task in wanted.tasks:
             self._check(task)
 
         def work(tx: Transaction) -> None:
-            raise _Rehearsed(applying.apply(tx, self._runs, wanted, self._clock(), prune=prune))
+            raise _Rehearsed(applying.apply(tx, self._runs, wanted, self._clock(), prune=prune, check=check))
 
         try:
             await self._db.transact(work)
@@ -79,9 +95,55 @@ class Tasks:
         """Stop a task's schedule and what would follow from others, or let it go on from now."""
         return await self._db.transact(lambda tx: self._pause(tx, project, name, paused))
 
-    async def delete(self, project: str, name: str) -> None:
-        """Delete a task that no other comes after. Its runs stay."""
-        await self._db.transact(lambda tx: self._remove(tx, project, name))
+    async def put(self, task: Task, *, seen: Container[int] | None = None, new: bool = False) -> tuple[Stored, bool]:
+        """Make the task as it is wanted; True where there was none. It is refused where its revision is not in ``seen``
+        or, if it is to be ``new``, where it is there already."""
+        self._check(task)
+
+        def work(tx: Transaction) -> tuple[Stored, bool]:
+            store.hold(tx)
+            old = store.by_names(tx, [(task.project, task.name)]).get((task.project, task.name))
+            _refuse_changed(task.project, task.name, old, seen, new=new)
+            applying.apply(tx, self._runs, Wanted((task,)), self._clock())
+            return self._found(tx, task.project, task.name), old is None
+
+        return await self._db.transact(work)
+
+    async def delete(self, project: str, name: str, *, seen: Container[int] | None = None) -> None:
+        """Delete a task that no other comes after, if its revision is in ``seen``. Its runs stay."""
+        await self._db.transact(lambda tx: self._remove(tx, project, name, seen))
+
+    async def submit(self, asked: Sequence[Start | NewRun]) -> list[Submitted]:
+        """Queue runs of tasks, and runs that belong to none, all or none; what several callers submit at the same time
+        is one transaction."""
+        return await self._submit_together(asked)
+
+    def _admit_all(self, tx: Transaction, submits: Sequence[Sequence[Start | NewRun]]) -> list[list[Submitted]]:
+        runs = new_runs(tx, [each for asked in submits for each in asked], self._check_spec)
+        answers = iter(self._runs.admit(tx, runs))
+        return [list(islice(answers, len(asked))) for asked in submits]
+
+    def loose(self, task: Task, **fields: Any) -> NewRun:
+        """A run that belongs to no stored task, checked as a task of this definition is."""
+        return without_task(task, self._check_spec, **fields)
+
+    async def settings(self, project: str) -> ProjectSettings:
+        """What holds for all tasks of a project; one that nobody has set up has the defaults."""
+        return (await self.all_settings({project})).get(project, ProjectSettings())
+
+    async def all_settings(self, projects: Collection[str] | None = None) -> dict[str, ProjectSettings]:
+        """The settings of every project that is known, by settings, tasks or runs; or of some."""
+
+        def work(tx: Transaction) -> dict[str, ProjectSettings]:
+            limits, rows = store.limit_rows(tx), {row.name: row for row in store.project_rows(tx)}
+            names = store.project_names(tx)
+            return {
+                name: settings_of(name, rows.get(name), limits)
+                for name in sorted(names)
+                if projects is None or name in projects
+            }
+
+        return await self._db.read(work)
 
     async def start(
         self,
@@ -150,8 +212,9 @@ class Tasks:
         applying.apply(tx, self._runs, Wanted((task,)), self._clock())
         return self._found(tx, project, name)
 
-    def _remove(self, tx: Transaction, project: str, name: str) -> None:
+    def _remove(self, tx: Transaction, project: str, name: str, seen: Container[int] | None) -> None:
         stored = self._found(tx, project, name, lock=True)
+        _refuse_changed(project, name, stored, seen)
         applying.refuse_to_leave_behind(tx, [stored])
         applying.remove(tx, self._runs, [stored])
         events.append(tx, [Fact("task_changed", project, None, stored.id, {"change": "delete"})], self._clock())
@@ -174,18 +237,18 @@ class _Rehearsed(Exception):
         self.changes = changes
 
 
+def _refuse_changed(
+    project: str, name: str, old: Stored | None, seen: Container[int] | None, *, new: bool = False
+) -> None:
+    revision = None if old is None else old.revision
+    if (new and revision is not None) or (seen is not None and (revision is None or revision not in seen)):
+        raise ChangedMeanwhile("task", f"{project}/{name}", revision)
+
+
 def _as_wanted(tx: Transaction, project: str | None) -> Wanted:
     limits = store.limit_rows(tx)
-    settings = {row.name: _settings(row, limits) for row in store.project_rows(tx) if project in (None, row.name)}
+    settings = {
+        row.name: settings_of(row.name, row, limits) for row in store.project_rows(tx) if project in (None, row.name)
+    }
     changed = {name: each for name, each in settings.items() if each != ProjectSettings()}
     return Wanted(tuple(stored.task for stored in store.every(tx, project)), changed)
-
-
-def _settings(row: Any, limits: Mapping[str, int]) -> ProjectSettings:
-    mark = tag_limit(row.name, "")
-    return ProjectSettings(
-        weight=row.weight,
-        max_queued=row.max_queued,
-        max_running=limits.get(project_limit(row.name)),
-        tags={key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
-    )
