@@ -15,7 +15,12 @@ import msgspec
 
 from weft import __version__
 from weft.access.keys import Keys
+from weft.access.logins import Logins
+from weft.access.passwords import Passwords
 from weft.access.sealing import Sealer
+from weft.access.sessions import Sessions
+from weft.access.throttle import Throttle
+from weft.access.users import Users
 from weft.adapters import registry
 from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.clock import Clock, now
@@ -50,6 +55,10 @@ class App:
     broker: Broker
     blobs: Blobs
     keys: Keys
+    users: Users
+    logins: Logins
+    sessions: Sessions
+    throttle: Throttle
     sealer: Sealer
     bell: Bell
     runs: Runs
@@ -94,6 +103,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     broker = registry.open_broker(config.broker_url)
     blobs = registry.open_blobs(config.blobs_url)
 
+    passwords, throttle = Passwords(), Throttle(db, clock)
     bell = Bell(broker)
     bell.attach()
     runs = Runs(db, blobs, bell, clock)
@@ -105,6 +115,10 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         broker=broker,
         blobs=blobs,
         keys=Keys(db, clock),
+        users=Users(db, passwords, clock),
+        logins=Logins(db, passwords, throttle),
+        sessions=Sessions(db, clock),
+        throttle=throttle,
         sealer=sealer,
         bell=bell,
         runs=runs,

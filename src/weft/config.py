@@ -65,12 +65,18 @@ class Config:
             "hidden": True,
         },
     )
+    admin_password: str = field(
+        default="",
+        repr=False,
+        metadata={"doc": "The password of the first user, admin; empty: made up and shown once.", "hidden": True},
+    )
     log_format: str = field(default="auto", metadata={"doc": "text, json, or auto: text on a terminal, else json."})
     log_level: str = field(default="info", metadata={"doc": "debug, info, warning or error."})
 
     def __post_init__(self) -> None:
         for name, problem in _problems(self):
-            raise Misconfigured(f"{name} is {_shown(getattr(self, name))}; {problem}")
+            value = "••••" if name in _HIDDEN else _shown(getattr(self, name))
+            raise Misconfigured(f"{name} is {value}; {problem}")
 
     @property
     def folder(self) -> Path:
@@ -233,6 +239,8 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         found.append(("labels", "each must be letters, digits, '.', '_', '=' or '-', at most 63"))
     if config.worker_name and not _NAME.fullmatch(config.worker_name):
         found.append(("worker_name", "it must be letters, digits, '.', '_' or '-', at most 100, or empty"))
+    if config.admin_password and not 10 <= len(config.admin_password) <= 1000:
+        found.append(("admin_password", "it must have from 10 to 1000 characters, or be empty"))
     if not config.host:
         found.append(("host", "it must be an address such as 127.0.0.1"))
     if config.heartbeat_seconds * 2 > config.lease_seconds:

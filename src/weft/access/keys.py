@@ -13,7 +13,7 @@ import secrets
 import time
 
 from weft.access import store
-from weft.access.model import Caller, Grants, Key
+from weft.access.model import Caller, Grants, Key, check_grants
 from weft.clock import Clock, Moment
 from weft.db import schema
 from weft.db.database import Database, Transaction
@@ -42,8 +42,9 @@ class Keys:
         self, name: str, grants: Grants, *, by: str, kind: str = "api", expires_at: Moment | None = None
     ) -> tuple[Key, Token]:
         """Make a key; its token is returned here and never again."""
-        if not 1 <= len(name) <= 100:
-            raise Invalid("the name of a key", name, "it must have from 1 to 100 characters")
+        if not 1 <= len(name) <= 100 or not name.isprintable():
+            raise Invalid("the name of a key", name, "it must have from 1 to 100 characters that print")
+        check_grants(grants)
         if expires_at is not None and expires_at <= self._clock():
             raise Invalid("expires_at", expires_at, "it must be in the future")
         return await self._db.transact(lambda tx: self.add(tx, name, grants, by=by, kind=kind, expires_at=expires_at))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -39,6 +40,20 @@ def role_of(text: str) -> Role:
 
 Grants = Mapping[str, Role]
 """The role in each project; under ``EVERYWHERE`` the one in all of them."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+MOST_GRANTS = 200
+
+
+def check_grants(grants: Grants) -> None:
+    """Refuse grants of places that cannot be projects, and more of them than anybody needs."""
+    for project in grants:
+        if project != EVERYWHERE and not NAME.fullmatch(project):
+            raise Invalid(
+                "the project of a grant", project, f"it must be the name of a project, or {EVERYWHERE} for all"
+            )
+    if len(grants) > MOST_GRANTS:
+        raise Invalid("grants", len(grants), f"there may be {MOST_GRANTS} at most")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +95,19 @@ class User:
     active: bool
     created_at: Moment
     grants: Grants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A person who has logged in with a browser; the id of the session is known only to that browser."""
+
+    user: User
+    csrf: str
+    """What a page must send along with a change, because a page elsewhere cannot know it."""
+    created_at: Moment
+    seen_at: Moment
+    address: str
+    agent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import cache
+from typing import TYPE_CHECKING
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from weft.errors import NOT_SHOWN, Invalid
 
-from weft.errors import Invalid
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 SHORTEST, LONGEST = 10, 1000
-
-_hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
-_turns = asyncio.Semaphore(2)
+AT_ONCE = 2
 """Each check takes 19 MB and tens of milliseconds of a core."""
 
-_NOBODY = _hasher.hash(secrets.token_hex(16))
+
+class Passwords:
+    """Hashes and checks; argon2 is loaded with the first password, because most processes never see one."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def hashed(self, password: str) -> str:
+        check_strength(password)
+        async with self._turns:
+            return await asyncio.to_thread(lambda: _hasher().hash(password))
+
+    async def matches(self, password: str, stored: str | None) -> bool:
+        """Whether ``password`` is the one of ``stored``; takes as long where nothing is stored."""
+        async with self._turns:
+            found = await asyncio.to_thread(lambda: _verify(password, stored or _nobodys()))
+        return found and stored is not None
 
 
 def generate() -> str:
@@ -27,23 +43,27 @@ def generate() -> str:
 
 def check_strength(password: str) -> None:
     if not SHORTEST <= len(password) <= LONGEST:
-        raise Invalid("password", "•" * 8, f"it must have from {SHORTEST} to {LONGEST} characters")
+        raise Invalid("password", NOT_SHOWN, f"it must have from {SHORTEST} to {LONGEST} characters")
+    if any("\ud800" <= each <= "\udfff" for each in password):
+        raise Invalid("password", NOT_SHOWN, "it must be text in UTF-8")
 
 
-async def hashed(password: str) -> str:
-    check_strength(password)
-    return await asyncio.to_thread(_hasher.hash, password)
+@cache
+def _hasher() -> PasswordHasher:
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
-async def matches(password: str, stored: str | None) -> bool:
-    """Whether ``password`` is the one of ``stored``; takes as long where nothing is stored."""
-    async with _turns:
-        found = await asyncio.to_thread(_verify, password, stored or _NOBODY)
-    return found and stored is not None
+@cache
+def _nobodys() -> str:
+    return _hasher().hash(secrets.token_hex(16))
 
 
 def _verify(password: str, stored: str) -> bool:
+    from argon2.exceptions import InvalidHashError, VerificationError
+
     try:
-        return _hasher.verify(stored, password)
+        return _hasher().verify(stored, password.encode(errors="replace"))
     except (VerificationError, InvalidHashError):
         return False

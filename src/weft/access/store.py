@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
 
-from weft.access.model import Grants, Key, Role, User
+from weft.access.model import EVERYWHERE, Grants, Key, Role, User
 from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many
@@ -25,6 +25,23 @@ def user_named(tx: Transaction, name: str) -> tuple[User, str] | None:
     """The user and the hash of the password."""
     row = tx.execute(select(users).where(users.c.name == name)).first()
     return None if row is None else (_user(row, _granted(tx, "user", [row.id])), row.password)
+
+
+def password_of(tx: Transaction, name: str) -> str | None:
+    """The hash of the password; one look, whether there is such a user or not."""
+    found: str | None = tx.value(select(users.c.password).where(users.c.name == name))
+    return found
+
+
+def has_users(tx: Transaction) -> bool:
+    return tx.value(select(users.c.id).limit(1)) is not None
+
+
+def admins(tx: Transaction) -> list[int]:
+    """The active users who are admin everywhere, locked until the transaction ends."""
+    everywhere = (grants.c.kind == "user") & (grants.c.project == EVERYWHERE) & (grants.c.role == Role.ADMIN.label)
+    query = select(users.c.id).join(grants, grants.c.subject_id == users.c.id).where(everywhere, users.c.active)
+    return [row.id for row in tx.rows(query.order_by(users.c.id).with_for_update())]
 
 
 def user(tx: Transaction, user_id: int) -> User | None:
@@ -62,6 +79,12 @@ def revoke_key(tx: Transaction, key_id: int, at: Moment) -> bool:
     """Revoke a key that still counts; one that was used up or revoked before stays as it is."""
     still = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
     return tx.execute(update(keys).where(still).values(revoked_at=at)).rowcount == 1
+
+
+def revoke_keys_by(tx: Transaction, name: str, at: Moment) -> int:
+    """Revoke the keys that a user has made."""
+    still = (keys.c.created_by == name) & keys.c.revoked_at.is_(None)
+    return tx.execute(update(keys).where(still).values(revoked_at=at)).rowcount
 
 
 def note_used(tx: Transaction, used: Mapping[int, Moment]) -> None:

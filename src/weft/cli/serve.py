@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.app import App
+from weft.cli.first_admin import welcome
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.config import Config
 from weft.errors import Invalid
@@ -77,6 +78,7 @@ async def _listen(app: App) -> Server:
     server = open_server(app)
     port = await server.start(app.config.host, app.config.port)
     log.info("weft answers", extra={"address": f"http://{app.config.host}:{port}"})
+    await welcome(app)
     return server
 
 
@@ -89,4 +91,6 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
         repeat("forget old workers", app.workers.forget_offline, every(3600.0)),
+        repeat("forget old sessions", app.sessions.forget_old, every(3600.0)),
+        repeat("forget failed logins", app.throttle.forget_old, every(3600.0)),
     ]

@@ -1,0 +1,133 @@
+"""The front door to users: make them, let them in or not, and say what they may do.
+
+Whatever changes what a user may do ends the user's sessions in the same transaction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from weft.access import passwords, session_store, store
+from weft.access.model import EVERYWHERE, Grants, Role, User, check_grants
+from weft.access.passwords import Passwords
+from weft.clock import Clock
+from weft.db.database import Database, Transaction
+from weft.errors import Conflict, Invalid, NotFound
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}", re.ASCII)
+FIRST = "admin"
+
+T = TypeVar("T")
+Password = str
+
+
+class Users:
+    """Every user there is. A name is kept in small letters and never changes."""
+
+    def __init__(self, db: Database, passwords: Passwords, clock: Clock) -> None:
+        self._db, self._passwords, self._clock = db, passwords, clock
+
+    async def create(self, name: str, password: Password, grants: Grants) -> User:
+        name = _checked(name)
+        check_grants(grants)
+        hashed = await self._passwords.hashed(password)
+
+        def add(tx: Transaction) -> User:
+            if store.user_named(tx, name) is not None:
+                raise Conflict(f"there is a user {name} already; choose another name")
+            return self._add(tx, name, hashed, grants)
+
+        return await self._db.transact(add)
+
+    async def create_first(self, password: Password = "") -> Password | None:
+        """Make the first user, who may do everything; return the password where it had to be made up.
+
+        Where there is a user already nothing happens, whoever else starts at the same moment.
+        """
+        if await self._db.read(store.has_users):
+            return None
+        chosen = password or passwords.generate()
+        hashed = await self._passwords.hashed(chosen)
+
+        def add(tx: Transaction) -> bool:
+            if store.has_users(tx):
+                return False
+            self._add(tx, FIRST, hashed, {EVERYWHERE: Role.ADMIN})
+            return True
+
+        made = await self._db.transact(add)
+        return chosen if made and not password else None
+
+    async def all(self) -> list[User]:
+        return await self._db.read(store.all_users)
+
+    async def get(self, name: str) -> User:
+        return await self._db.read(lambda tx: _existing(tx, name))
+
+    async def set_password(self, name: str, password: Password) -> User:
+        """Give the user another password; who is logged in with the old one is no longer."""
+        hashed = await self._passwords.hashed(password)
+        return await self._change(name, lambda tx, user: store.change_user(tx, user.id, {"password": hashed}))
+
+    async def deactivate(self, name: str) -> User:
+        """Let a user in no more, neither by password nor by a session nor with a key that the user has made."""
+
+        def shut_out(tx: Transaction, user: User) -> None:
+            others = set(store.admins(tx)) - {user.id}
+            store.change_user(tx, user.id, {"active": False})
+            store.revoke_keys_by(tx, user.name, self._clock())
+            _keep_an_admin(user, others)
+
+        return await self._change(name, shut_out)
+
+    async def activate(self, name: str) -> User:
+        """Let a user in again; keys that were revoked stay so."""
+        return await self._change(name, lambda tx, user: store.change_user(tx, user.id, {"active": True}))
+
+    async def grant(self, name: str, grants: Grants) -> User:
+        """Let the user have these roles and no others."""
+        check_grants(grants)
+
+        def regrant(tx: Transaction, user: User) -> None:
+            others = set(store.admins(tx)) - {user.id}
+            store.grant(tx, "user", user.id, grants)
+            if grants.get(EVERYWHERE) != Role.ADMIN:
+                _keep_an_admin(user, others)
+
+        return await self._change(name, regrant)
+
+    async def _change(self, name: str, change: Callable[[Transaction, User], None]) -> User:
+        def work(tx: Transaction) -> User:
+            user = _existing(tx, name)
+            change(tx, user)
+            session_store.end_all(tx, user.id)
+            return _existing(tx, name)
+
+        return await self._db.transact(work)
+
+    def _add(self, tx: Transaction, name: str, hashed: str, grants: Grants) -> User:
+        user_id = store.add_user(tx, name, hashed, self._clock())
+        store.grant(tx, "user", user_id, grants)
+        return _existing(tx, name)
+
+
+def _existing(tx: Transaction, name: str) -> User:
+    found = store.user_named(tx, name.lower())
+    if found is None:
+        raise NotFound("user", name)
+    return found[0]
+
+
+def _keep_an_admin(user: User, others: set[int]) -> None:
+    """Refuse what would leave nobody who can let others in."""
+    was_one = user.active and user.grants.get(EVERYWHERE) == Role.ADMIN
+    if was_one and not others:
+        raise Conflict(f"{user.name} is the last admin of weft; make another user admin everywhere first")
+
+
+def _checked(name: str) -> str:
+    if not NAME.fullmatch(name.lower()):
+        raise Invalid("the name of a user", name, "it must be letters, digits, '.', '_', '@', '+' or '-', at most 100")
+    return name.lower()
