@@ -48,6 +48,7 @@ CODES: dict[type[errors.WeftError], str] = {
     errors.Invalid: "invalid",
     errors.NotFound: "not_found",
     errors.Conflict: "conflict",
+    errors.ChangedMeanwhile: "changed_meanwhile",
     errors.Unknown: "unknown_caller",
     errors.NotAllowed: "not_allowed",
     errors.TooManyLogins: "too_many_requests",
