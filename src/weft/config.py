@@ -38,6 +38,18 @@ class Config:
     allowed_hosts: str = field(
         default="", metadata={"doc": "Further names under which weft is asked for, separated by commas."}
     )
+    tls_certificate: str = field(default="", metadata={"doc": "A file with the certificate chain; empty: no TLS."})
+    tls_key: str = field(default="", metadata={"doc": "The file with its private key, where that is another."})
+    trusted_proxies: str = field(
+        default="",
+        metadata={"doc": "Addresses or networks of proxies whose X-Forwarded headers count, separated by commas."},
+    )
+    allow_plain_http: bool = field(
+        default=False, metadata={"doc": "Listen on other addresses than this machine's own without TLS."}
+    )
+    requests_per_second: float = field(
+        default=5000.0, metadata={"doc": "How often one key, user or address may ask, for each gateway; 0: no limit."}
+    )
     workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})
@@ -257,6 +269,7 @@ _TYPES: dict[str, type] = get_type_hints(Config)
 _HIDDEN = frozenset(one.name for one in fields(Config) if "hidden" in one.metadata)
 _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("port", 0, 65535),
+    ("requests_per_second", 0, 1e9),
     ("workers", 0, 1000),
     ("capacity", 1, 10_000),
     ("max_runs", 0, None),

@@ -2,23 +2,77 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
 
 from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
+from weft.api.rates import Rates
 from weft.api.server import Server
 from weft.api.v1 import operations
 from weft.app import App
 from weft.config import Config
+from weft.errors import Misconfigured
 
 
 def open_gateway(app: App) -> Gateway:
-    return Gateway(app, operations(), Callers(app.keys), Hosts(host_names(app.config)))
+    hosts, rates = Hosts(host_names(app.config)), Rates(app.config.requests_per_second)
+    return Gateway(app, operations(), Callers(app, hosts), hosts, rates)
 
 
 def open_server(app: App) -> Server:
-    return Server(open_gateway(app))
+    refuse_open_door(app.config)
+    return Server(open_gateway(app), before_close=app.tail.close, **tls_options(app.config), **proxy_options(app.config))
+
+
+def tls_options(config: Config) -> dict[str, Any]:
+    """How uvicorn is told of the certificate; older versions of TLS than 1.2 are refused."""
+    if not config.tls_certificate:
+        return {}
+
+    def modern(_: Any, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        try:
+            context = default()
+        except (OSError, ssl.SSLError) as problem:
+            raise Misconfigured(
+                f"tls_certificate is {config.tls_certificate!r} and tls_key {config.tls_key!r}; "
+                f"they cannot be used together: {problem}"
+            ) from problem
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    return {
+        "ssl_certfile": config.tls_certificate,
+        "ssl_keyfile": config.tls_key or None,
+        "ssl_context_factory": modern,
+    }
+
+
+def proxy_options(config: Config) -> dict[str, Any]:
+    """Whose word counts for where a request came from: nobody's, or that of the proxies that were named."""
+    named = [name.strip() for name in config.trusted_proxies.split(",") if name.strip()]
+    return {"proxy_headers": bool(named), "forwarded_allow_ips": named}
+
+
+def refuse_open_door(config: Config) -> None:
+    """Stop the start where keys and passwords would cross the network in clear."""
+    if is_loopback(config.host) or config.tls_certificate or config.trusted_proxies or config.allow_plain_http:
+        return
+    raise Misconfigured(
+        f"host is {config.host!r}; what is not this machine alone needs TLS: set tls_certificate and tls_key, "
+        "or trusted_proxies where a proxy does it, or allow_plain_http=true to do without"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def host_names(config: Config) -> set[str]:

@@ -22,9 +22,10 @@ from starlette.types import Receive, Scope, Send
 from weft.access.model import Caller
 from weft.api.call import Call, converted, decoded
 from weft.api.callers import Callers
-from weft.api.guards import SECURITY, Hosts, read_body
+from weft.api.guards import SECURITY, Hosts, check_head, read_body
 from weft.api.operation import Operation
 from weft.api.problems import Refused, encoded, problem_of
+from weft.api.rates import Rates
 from weft.app import App
 from weft.errors import WeftError
 
@@ -68,8 +69,8 @@ class Routes:
 class Gateway:
     """An ASGI application."""
 
-    def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts) -> None:
-        self.app, self.operations = app, tuple(operations)
+    def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts, rates: Rates) -> None:
+        self.app, self.operations, self._rates = app, tuple(operations), rates
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +86,8 @@ class Gateway:
             response = self._problem(error, request, request_id)
         for name, value in SECURITY.items():
             response.headers.setdefault(name, value)
+        if request.url.scheme == "https":
+            response.headers["Strict-Transport-Security"] = "max-age=31536000"
         response.headers["X-Request-Id"] = request_id
         if request.method == "HEAD":
             response.body = b""
@@ -101,11 +104,12 @@ class Gateway:
         )
 
     async def _answer(self, request: Request, request_id: str) -> Response:
+        check_head(request)
         self._hosts.check(request)
         operation, values = self._routes.find(request.method, request.url.path)
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
-        call = Call(self.app, operation, request, caller, request_id)
+        call = Call(self.app, operation, request, caller, request_id, lambda: self._caller(request, operation))
         if operation.query is not None:
             call.query = converted(dict(request.query_params), operation.query)
         if operation.body is not None:
@@ -116,9 +120,14 @@ class Gateway:
         return _response(call, answer)
 
     async def _caller(self, request: Request, operation: Operation) -> Caller:
+        address = request.client.host if request.client else ""
+        self._callers.check_origin(request, operation)
         if operation.needs is None:
+            self._rates.check(address)
             return NOBODY
-        return await self._callers.of(request, operation)
+        caller = await self._callers.of(request, operation)
+        self._rates.check(f"{caller.kind} {caller.id}")
+        return caller
 
     def _problem(self, error: Exception, request: Request, request_id: str) -> Response:
         if not isinstance(error, WeftError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 LARGEST_BODY = 1 << 20
 DEEPEST = 64
+LONGEST_URL, MOST_HEADERS, LONGEST_HEADERS = 8 * 1024, 100, 32 * 1024
+BODY_SECONDS = 60.0
+"""How long a body may take to arrive."""
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -52,6 +56,19 @@ def host_name(text: str) -> str:
     return (found[1] if found else text).lower().strip("[]")
 
 
+def check_head(request: Request) -> None:
+    """Refuse a head that is longer than any that is meant well."""
+    url = len(request.scope.get("raw_path", b"")) + len(request.scope["query_string"])
+    headers = request.scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    if url > LONGEST_URL or len(headers) > MOST_HEADERS or size > LONGEST_HEADERS:
+        raise Refused(
+            "head_too_large",
+            f"an address may have {LONGEST_URL} bytes, and there may be {MOST_HEADERS} headers "
+            f"of {LONGEST_HEADERS} bytes together",
+        )
+
+
 async def read_body(request: Request, operation: Operation) -> bytes:
     """The body of a JSON request, no larger and no deeper than allowed."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -60,12 +77,21 @@ async def read_body(request: Request, operation: Operation) -> bytes:
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > operation.largest_body:
         raise Refused("too_large", f"the body may have at most {operation.largest_body} bytes")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _gathered(request, operation.largest_body)
+    except TimeoutError:
+        raise Refused("too_slow", f"the body did not arrive within {BODY_SECONDS:g} s") from None
+    _check_depth(body)
+    return body
+
+
+async def _gathered(request: Request, most: int) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > operation.largest_body:
-            raise Refused("too_large", f"the body may have at most {operation.largest_body} bytes")
-    _check_depth(body)
+        if len(body) > most:
+            raise Refused("too_large", f"the body may have at most {most} bytes")
     return bytes(body)
 
 

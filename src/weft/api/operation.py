@@ -16,7 +16,7 @@ from weft.api.guards import LARGEST_BODY
 
 Handle = Callable[[Call], Awaitable[Any]]
 
-PROBLEMS = (400, 401, 403, 404, 405, 409, 412, 413, 415, 421, 422, 429, 500, 503)
+PROBLEMS = (400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 421, 422, 429, 431, 500, 503)
 """What any operation may answer instead of what was asked for."""
 
 

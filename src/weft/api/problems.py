@@ -30,6 +30,7 @@ TITLES = {
     "not_allowed": (403, "You may not do this"),
     "not_found": (404, "There is no such thing"),
     "method_not_allowed": (405, "This address has no such method"),
+    "too_slow": (408, "The request took too long to arrive"),
     "conflict": (409, "This cannot be done now"),
     "lease_lost": (409, "The lease is not held"),
     "changed_meanwhile": (412, "It was changed meanwhile"),
@@ -39,6 +40,7 @@ TITLES = {
     "invalid": (422, "A value is not allowed"),
     "queue_full": (429, "The queue is full"),
     "too_many_requests": (429, "Too many requests"),
+    "head_too_large": (431, "The head of the request is too large"),
     "internal": (500, "Weft has a fault"),
     "database_down": (503, "The database does not answer"),
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
 
+from weft.api.lines import ImpatientProtocol
 from weft.errors import Misconfigured
 
 KEEP_ALIVE_SECONDS = 60
@@ -19,8 +20,9 @@ DRAIN_SECONDS = 10
 class Server:
     """Serves one ASGI application until it is closed."""
 
-    def __init__(self, application: Any, **options: Any) -> None:
-        self._options = {
+    def __init__(self, application: Any, *, before_close: Callable[[], None] = lambda: None, **options: Any) -> None:
+        self._options: dict[str, Any] = {
+            "http": ImpatientProtocol,
             "lifespan": "off",
             "log_config": None,
             "access_log": False,
@@ -29,7 +31,7 @@ class Server:
             "timeout_keep_alive": KEEP_ALIVE_SECONDS,
             "timeout_graceful_shutdown": DRAIN_SECONDS,
         } | options
-        self._application = application
+        self._application, self._before_close = application, before_close
         self._server: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -49,6 +51,7 @@ class Server:
     async def close(self) -> None:
         """Answer what was asked already, and nothing more."""
         if self._server is not None and self._serving is not None:
+            self._before_close()
             self._server.should_exit = True
             await self._serving
 
