@@ -18,6 +18,7 @@ from weft.access.keys import Keys
 from weft.access.logins import Logins
 from weft.access.passwords import Passwords
 from weft.access.sealing import Sealer
+from weft.access.secrets import Secrets
 from weft.access.sessions import Sessions
 from weft.access.throttle import Throttle
 from weft.access.users import Users
@@ -60,6 +61,7 @@ class App:
     sessions: Sessions
     throttle: Throttle
     sealer: Sealer
+    secrets: Secrets
     bell: Bell
     runs: Runs
     leases: Leases
@@ -108,6 +110,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     bell.attach()
     runs = Runs(db, blobs, bell, clock)
     leases = Leases(db, bell, clock)
+    secrets = Secrets(db, sealer, clock)
 
     return App(
         config=config,
@@ -120,10 +123,11 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         sessions=Sessions(db, clock),
         throttle=throttle,
         sealer=sealer,
+        secrets=secrets,
         bell=bell,
         runs=runs,
         leases=leases,
-        protocol=DirectProtocol(db, leases, clock),
+        protocol=DirectProtocol(db, leases, secrets, clock),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
         workers=Workers(db, clock),
         tasks=Tasks(db, runs, clock, check_spec),

@@ -209,4 +209,5 @@ def lease_of(row: Any) -> Lease:
         correlation_id=row.correlation_id,
         traceparent=row.traceparent,
         spec=_decode_spec(row.spec),
+        asks_for_secrets="{{secret:" in row.spec,
     )

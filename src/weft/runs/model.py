@@ -193,6 +193,12 @@ class Lease(msgspec.Struct, frozen=True):
     correlation_id: str
     traceparent: str
     spec: RunSpec
+    asks_for_secrets: bool = False
+    """Its spec, as it is stored, names secrets."""
+    secrets: tuple[str, ...] = ()
+    """The values that were filled in: nothing that the attempt leaves behind may show one."""
+    problem: str = ""
+    """Why it cannot be executed."""
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from weft.errors import WeftError
 from weft.ports import Blobs, Ended, Executor, Work
+from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
 from weft.workers.answers import proper
 from weft.workers.spool import LogSpool
@@ -30,12 +31,14 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "executed", "folder", "lease", "log", "root", "stopped", "task")
+    __slots__ = ("ending", "executed", "folder", "lease", "log", "root", "secrets", "stopped", "task")
 
     def __init__(self, lease: Lease, root: Path) -> None:
         self.lease, self.root = lease, root
         self.folder: Path | None = None
-        self.log = LogSpool(self.make_folder, lease.spec.log_bytes)
+        self.secrets = Values(lease.secrets)
+        masked = MaskedStream(self.secrets) if lease.secrets else None
+        self.log = LogSpool(self.make_folder, lease.spec.log_bytes, masked)
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.executed = False
@@ -60,7 +63,15 @@ class Running:
 
 
 async def see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:
-    """Execute the attempt, keep its log, and leave its ending on ``running``."""
+    """Execute the attempt, keep its log, and leave its ending on ``running``; its secrets are in none of them."""
+    in_process.add(running.lease.secrets)
+    try:
+        await _see_through(running, executor, blobs)
+    finally:
+        in_process.drop(running.lease.secrets)
+
+
+async def _see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:
     lease = running.lease
     timer = None
     if lease.spec.timeout_seconds:
@@ -73,6 +84,7 @@ async def see_through(running: Running, executor: Callable[[str], Executor], blo
         ended = None
     finally:
         running.executed = True
+        running.log.end()
         if timer is not None:
             timer.cancel()
     if running.stopped == "lost":
@@ -96,6 +108,8 @@ def ending_of(running: Running) -> Ending | None:
 
 async def _execute(running: Running, executor: Callable[[str], Executor]) -> Ended:
     lease = running.lease
+    if lease.problem:
+        return Ended(outcome="failed", reason=lease.problem)
     try:
         chosen = executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
@@ -150,10 +164,10 @@ def _ending(running: Running, ended: Ended | None, log_key: str | None) -> Endin
         run_id=lease.run_id,
         attempt=lease.attempt,
         outcome="released" if ended.outcome == "postponed" else ended.outcome,
-        reason=ended.reason,
+        reason=running.secrets.text(ended.reason),
         exit_code=ended.exit_code,
         signal=ended.signal,
-        result=dict(ended.result) if ended.result is not None else None,
+        result=running.secrets.tree(dict(ended.result)) if ended.result is not None else None,
         retry_after_seconds=ended.retry_after_seconds,
         log_key=log_key,
         log_bytes=size,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from weft import events
+from weft.access.secrets import Secrets
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import LeaseLost
@@ -15,14 +16,15 @@ from weft.runs import lease_store
 from weft.runs.leases import Leases
 from weft.runs.model import Ending, Lease
 from weft.workers import store
+from weft.workers.opening import opened
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
 
 
 class DirectProtocol:
     """Speaks for workers that may reach the database themselves."""
 
-    def __init__(self, db: Database, leases: Leases, clock: Clock) -> None:
-        self._db, self._leases, self._clock = db, leases, clock
+    def __init__(self, db: Database, leases: Leases, secrets: Secrets, clock: Clock) -> None:
+        self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
         self._cards: dict[int, Card] = {}
 
     async def join(self, card: Card) -> int:
@@ -32,7 +34,7 @@ class DirectProtocol:
 
     async def lease(self, worker_id: int, want: int) -> list[Lease]:
         card = self._card(worker_id)
-        return await self._leases.lease(worker_id, card.name, card.labels, want)
+        return await opened(await self._leases.lease(worker_id, card.name, card.labels, want), self._secrets)
 
     async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
         return await self._db.transact(lambda tx: self._beat(tx, worker_id, beat), urgent=True)

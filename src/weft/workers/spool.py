@@ -6,18 +6,28 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from weft.redaction import MaskedStream
+
 
 class LogSpool:
-    """The log of one attempt: written live, capped, read back in pieces."""
+    """The log of one attempt: written live, masked, capped, read back in pieces."""
 
-    __slots__ = ("_cap", "_file", "_make_folder", "_offered", "dropped", "seq", "shipped", "written")
+    __slots__ = ("_cap", "_file", "_make_folder", "_masked", "_offered", "dropped", "seq", "shipped", "written")
 
-    def __init__(self, make_folder: Callable[[], Path], cap: int) -> None:
-        self._make_folder, self._cap = make_folder, cap
+    def __init__(self, make_folder: Callable[[], Path], cap: int, masked: MaskedStream | None = None) -> None:
+        self._make_folder, self._cap, self._masked = make_folder, cap, masked
         self._file = -1
         self.written = self.dropped = self.shipped = self.seq = self._offered = 0
 
     def write(self, data: bytes) -> None:
+        self._write(data if self._masked is None else self._masked.feed(data))
+
+    def end(self) -> None:
+        """Nothing more is written: keep what was held back, because it could have become a secret."""
+        if self._masked is not None:
+            self._write(self._masked.end())
+
+    def _write(self, data: bytes) -> None:
         room = self._cap - self.written
         kept = data[:room] if len(data) > room else data
         self.dropped += len(data) - len(kept)
