@@ -35,6 +35,8 @@ async def said_to(visitor: Visitor, text: bytes) -> bytes:
     writer.write(text)
     try:
         return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionError:  # cut off while there was still something to say
+        return b""
     finally:
         writer.close()
 
@@ -55,7 +57,8 @@ async def test_a_head_that_does_not_come_is_not_waited_for(hurry: None, nobody: 
 @on_sqlite
 async def test_a_head_without_end_is_cut_off(nobody: Visitor) -> None:
     answer = await said_to(nobody, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000)
-    assert b" 431 " in answer
+    assert answer == b"" or b" 431 " in answer
+    assert (await nobody.get("/healthz")).status == 200
 
 
 @on_sqlite

@@ -37,8 +37,9 @@ class Server:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port, which the system chose where it was 0."""
-        line = _listening(host, port)
         config = uvicorn.Config(self._application, **self._options)
+        config.load()
+        line = _listening(host, port)
         self._server = _Uvicorn(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[line]))
         up = asyncio.create_task(self._server.is_up.wait())
