@@ -28,6 +28,8 @@ from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database, open_database
 from weft.db.migrate import migrate, refuse_unsafe
+from weft.equipment import card_of, habits_of, open_executor
+from weft.live.tail import Tail
 from weft.ports import Blobs, Broker
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
@@ -70,6 +72,7 @@ class App:
     workers: Workers
     tasks: Tasks
     scheduler: Scheduler
+    tail: Tail
 
     async def ping(self) -> None:
         """Raise where the database does not answer."""
@@ -132,6 +135,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         workers=Workers(db, clock),
         tasks=Tasks(db, runs, clock, check_spec),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
+        tail=Tail(db, clock),
     )
 
 

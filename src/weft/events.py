@@ -1,15 +1,16 @@
 """Facts, written in the transaction that makes them true, and taken in the transaction that acts on them.
 
 A reader has an inbox: rows that name its events. It never remembers a last id, because transactions commit out of
-order and a late one would be skipped.
+order and a late one would be skipped. Who follows all events keeps a position
+(``live/position.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from sqlalchemy import TextClause, delete, select, text
@@ -148,6 +149,61 @@ def take(tx: Transaction, reader: str, limit: int = 100) -> list[Event]:
 def newest(tx: Transaction, limit: int = 100) -> list[Event]:
     """The newest events first."""
     return [_event(row) for row in tx.rows(select(schema.events).order_by(schema.events.c.id.desc()).limit(limit))]
+
+
+class Filter(Protocol):
+    """Which events are wanted; None is all."""
+
+    @property
+    def projects(self) -> Collection[str] | None: ...
+
+    @property
+    def kinds(self) -> Collection[str] | None: ...
+
+    @property
+    def run_id(self) -> int | None: ...
+
+
+def find(tx: Transaction, wanted: Filter, *, above: int, below: int, limit: int) -> list[Event]:
+    """The newest first of those that are wanted, with ids between two."""
+    events = schema.events
+    query = select(events).where(events.c.id > above, events.c.id < below)
+    if wanted.projects is not None:
+        query = query.where(events.c.project.in_(wanted.projects))
+    if wanted.kinds is not None:
+        query = query.where(events.c.kind.in_(wanted.kinds))
+    if wanted.run_id is not None:
+        query = query.where(events.c.run_id == wanted.run_id)
+    return [_event(row) for row in tx.rows(query.order_by(events.c.id.desc()).limit(limit))]
+
+
+def beyond(tx: Transaction, high: int, missing: Sequence[tuple[int, int]], limit: int) -> list[Event]:
+    """Events above ``high`` or in one of the ranges of ids that were ``missing``, in the order of their ids."""
+    events = schema.events
+    single = [first for first, last in missing if first == last]
+    queries = [select(events).where(events.c.id.between(*each)) for each in missing if each[0] < each[1]]
+    queries += [select(events).where(events.c.id.in_(single[n : n + 500])) for n in range(0, len(single), 500)]
+    queries.append(select(events).where(events.c.id > high))
+    rows = [row for query in queries for row in tx.rows(query.order_by(events.c.id).limit(limit))]
+    return [_event(row) for row in sorted(rows, key=lambda row: row.id)]
+
+
+def last_id(tx: Transaction) -> int:
+    """The highest id that is visible; 0 where there is none."""
+    return tx.value(select(schema.events.c.id).order_by(schema.events.c.id.desc()).limit(1)) or 0
+
+
+def newest_ids(tx: Transaction, limit: int) -> list[tuple[int, Moment]]:
+    """Id and moment of the newest events, ascending."""
+    events = schema.events
+    rows = tx.rows(select(events.c.id, events.c.at).order_by(events.c.id.desc()).limit(limit))
+    return [(row.id, row.at) for row in reversed(rows)]
+
+
+def get(tx: Transaction, ids: Collection[int]) -> dict[int, Event]:
+    """The events of these ids that there are."""
+    events = schema.events
+    return {row.id: _event(row) for row in tx.rows(select(events).where(events.c.id.in_(ids)))}
 
 
 def _event(row: Any) -> Event:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ class Call:
     request: Request
     caller: Caller
     request_id: str
+    identify: Callable[[], Awaitable[Caller]]
+    """Tells anew who calls: what lasts asks again now and then, and ends where the caller is refused."""
     body: Any = None
     query: Any = None
     headers: dict[str, str] = field(default_factory=dict)

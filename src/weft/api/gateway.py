@@ -109,7 +109,7 @@ class Gateway:
         operation, values = self._routes.find(request.method, request.url.path)
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
-        call = Call(self.app, operation, request, caller, request_id, lambda: self._caller(request, operation))
+        call = Call(self.app, operation, request, caller, request_id, lambda: self._callers.of(request, operation))
         if operation.query is not None:
             call.query = converted(dict(request.query_params), operation.query)
         if operation.body is not None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from weft.errors import Invalid
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+Place = int | tuple[str, ...]
+"""Where in its order a thing stands: its number, or its names."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -22,25 +26,45 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Give this as ``after`` for the next page; null on the last one."""
 
     @staticmethod
-    def of(found: Sequence[T], limit: int, place: Callable[[T], int]) -> Page[T]:
+    def of(found: Sequence[T], limit: int, place: Callable[[T], Place]) -> Page[T]:
         """The first ``limit`` of what was found; it was looked for one more, to know whether there is a next page."""
         items = list(found[:limit])
-        return Page(items=items, next=_cursor(place(items[-1])) if len(found) > limit else None)
+        return Page(items=items, next=cursor(place(items[-1])) if len(found) > limit else None)
+
+    def shown(self, document: Callable[[T], U]) -> Page[U]:
+        """The same page with each thing as it is shown."""
+        return Page(items=[document(each) for each in self.items], next=self.next)
 
 
 def page(after: str | None) -> int | None:
-    """The place that a cursor names."""
+    """The place that a cursor of numbered things names."""
+    return None if after is None else _place(after, int)
+
+
+def names(after: str | None, count: int) -> tuple[str, ...] | None:
+    """The place that a cursor of named things names."""
     if after is None:
         return None
+    found = _place(after, tuple[str, ...])
+    if len(found) != count:
+        raise _wrong(after)
+    return found
+
+
+def _place(after: str, kind: type[U]) -> U:
     try:
-        text = base64.urlsafe_b64decode(after.encode("ascii") + b"==").decode("ascii")
-        number = int(text) if text.isdigit() and len(text) < 20 else -1
-    except (ValueError, binascii.Error):
-        number = -1
-    if number < 0 or _cursor(number) != after:
-        raise Invalid("after", after, "it must be the next of an earlier page")
-    return number
+        text = base64.urlsafe_b64decode(after.encode("ascii") + b"==")
+        place: Any = msgspec.json.decode(text, type=kind)
+    except (ValueError, binascii.Error, msgspec.MsgspecError, RecursionError) as problem:
+        raise _wrong(after) from problem
+    if cursor(place) != after or b"\\u0000" in text or (isinstance(place, int) and not 0 <= place < 2**63):
+        raise _wrong(after)
+    return cast(U, place)
 
 
-def _cursor(number: int) -> str:
-    return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
+def _wrong(after: str) -> Invalid:
+    return Invalid("after", after, "it must be the next of an earlier page")
+
+
+def cursor(place: Place) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")

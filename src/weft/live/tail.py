@@ -1,0 +1,233 @@
+"""The tail of the events: one reader of the table for all who listen at this process.
+
+It looks only while somebody listens, encodes an event once for all, and lets go of a listener that is too slow, which
+comes back with the last place that it knows and misses nothing. Each gateway has a tail of its own on one database,
+so it does not matter to which one a client returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from weft import events
+from weft.clock import Clock
+from weft.db.database import Database, Unit
+from weft.events import Event
+from weft.live.document import event_document
+from weft.live.position import Position
+from weft.loops import every, repeat
+
+LOOK_SECONDS = 0.1
+MOST_READ = 500
+"""How many events one look takes."""
+
+MOST_WAITING = 100
+"""How many batches a listener may be behind: at least ten seconds."""
+
+WINDOW = 10_000
+"""Among how many of the newest ids a tail that begins looks for those that are still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events somebody listens to; None is all."""
+
+    projects: frozenset[str] | None = None
+    kinds: frozenset[str] | None = None
+    run_id: int | None = None
+
+    def admits(self, event: Event) -> bool:
+        return (
+            (self.projects is None or event.project in self.projects)
+            and (self.kinds is None or event.kind in self.kinds)
+            and (self.run_id is None or event.run_id == self.run_id)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event, its JSON, and the place in the stream right after it."""
+
+    event: Event
+    body: bytes
+    place: str
+
+    def frame(self) -> bytes:
+        """As a server-sent event."""
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (self.place.encode(), self.event.kind.encode(), self.body)
+
+
+class Batch:
+    """Events that were read together, and the place after the last of them. Listeners share it."""
+
+    __slots__ = ("_chosen", "_frames", "place", "told")
+
+    def __init__(self, told: Sequence[Told], place: str) -> None:
+        self.told, self.place = told, place
+        self._chosen: dict[Wanted, Sequence[Told]] = {}
+        self._frames: dict[Wanted, bytes] = {}
+
+    def chosen(self, wanted: Wanted) -> Sequence[Told]:
+        if wanted not in self._chosen:
+            self._chosen[wanted] = [told for told in self.told if wanted.admits(told.event)]
+        return self._chosen[wanted]
+
+    def frames(self, wanted: Wanted) -> bytes:
+        """The chosen ones as server-sent events: made once for all who want the same."""
+        if wanted not in self._frames:
+            self._frames[wanted] = b"".join([told.frame() for told in self.chosen(wanted)])
+        return self._frames[wanted]
+
+
+class Listener:
+    """Somebody's queue at the tail, and where the tail was when they came."""
+
+    def __init__(self, position: Position) -> None:
+        self.joined = position.copy()
+        self._waiting: asyncio.Queue[Batch | None] = asyncio.Queue()
+
+    def offer(self, batch: Batch) -> None:
+        """Keep a batch for the listener, or let go of one that is too slow."""
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put_nowait(batch)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Forget what waits; nothing follows."""
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
+
+    async def next(self, within_seconds: float) -> Batch | None:
+        """What comes next, or an empty batch after a while; None at the end."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                return await self._waiting.get()
+        except TimeoutError:
+            return Batch((), "")
+
+
+class Tail:
+    """Follows all events while somebody listens."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db, self._clock = db, clock
+        self._position = Position()
+        self._listeners: set[Listener] = set()
+        self._following: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
+        self.closed = False
+
+    @property
+    def listeners(self) -> int:
+        """How many listen now."""
+        return len(self._listeners)
+
+    async def follow(self, since: str | None = None, *, idle_seconds: float = 5.0) -> AsyncIterator[Batch]:
+        """Every event after the place ``since``, or from now on, in batches; an empty one when nothing has happened.
+
+        Each batch has the place to come back to. It ends with the process, or where the caller is too slow.
+        """
+        position = None if since is None else await self._place(since)
+        if position is not None:
+            async for batch in self._catch_up(position):
+                yield batch
+        listener = await self._join()
+        try:
+            if position is not None:
+                async for batch in self._catch_up(position):
+                    yield batch
+                position.join(listener.joined)
+            place = str(position or listener.joined)
+            while (shared := await listener.next(idle_seconds)) is not None:
+                batch = shared if position is None else self._rest(shared, position)
+                if batch.place == shared.place:
+                    position = None
+                place = batch.place or place
+                yield batch if batch.place else Batch((), place)
+        finally:
+            self._leave(listener)
+
+    def close(self) -> None:
+        """Send everybody away, to come back elsewhere."""
+        self.closed = True
+        for listener in list(self._listeners):
+            listener.end()
+
+    async def tick(self) -> int:
+        """Pass on what is new; return how much."""
+        count = 0
+        while True:
+            found = await self._db.read(self._beyond(self._position))
+            batch = self._batch(found, self._position)
+            if batch.told:
+                for listener in self._listeners:
+                    listener.offer(batch)
+            self._position.give_up(self._clock())
+            count += len(batch.told)
+            if len(found) < MOST_READ:
+                return count
+
+    async def _place(self, since: str) -> Position | None:
+        """The position of that name; None where it cannot be one of this database, which was made anew since."""
+        position = Position.parse(since, self._clock())
+        return position if position.high <= await self._db.read(events.last_id) else None
+
+    async def _catch_up(self, position: Position) -> AsyncIterator[Batch]:
+        while True:
+            found = await self._db.read(self._beyond(position))
+            batch = self._batch(found, position)
+            if batch.told:
+                yield batch
+            if len(found) < MOST_READ:
+                return
+
+    async def _join(self) -> Listener:
+        async with self._beginning:
+            if self._following is None:
+                self._position = await self._end()
+                self._following = asyncio.create_task(repeat("follow events", self.tick, every(LOOK_SECONDS)))
+        listener = Listener(self._position)
+        self._listeners.add(listener)
+        if self.closed:
+            listener.end()
+        return listener
+
+    def _leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+        if not self._listeners and self._following is not None:
+            self._following.cancel()
+            self._following = None
+
+    async def _end(self) -> Position:
+        """Where the events end now; ids missing among the newest may belong to transactions that are under way."""
+        newest = await self._db.read(lambda tx: events.newest_ids(tx, WINDOW))
+        position = Position(newest[0][0] - 1 if newest else 0)
+        for event_id, at in newest:
+            position.take(event_id, at, self._clock())
+        return position
+
+    def _beyond(self, position: Position) -> Unit[list[Event]]:
+        high, missing = position.high, position.missing
+        return lambda tx: events.beyond(tx, high, missing, MOST_READ)
+
+    def _batch(self, found: Sequence[Event], position: Position) -> Batch:
+        return self._new(((event, encode(event_document(event))) for event in found), position)
+
+    def _rest(self, shared: Batch, position: Position) -> Batch:
+        """What of a shared batch is new to a listener that came with a place of its own."""
+        position.give_up(self._clock())
+        return self._new(((told.event, told.body) for told in shared.told), position)
+
+    def _new(self, found: Iterable[tuple[Event, bytes]], position: Position) -> Batch:
+        now = self._clock()
+        told = [Told(event, body, str(position)) for event, body in found if position.take(event.id, event.at, now)]
+        return Batch(told, str(position))
+
+
+encode = msgspec.json.Encoder().encode
