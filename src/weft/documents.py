@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from weft.clock import Moment, iso
-from weft.runs.model import Attempt, Retry, Run, RunSpec, RunState, Submitted
+from weft.runs.model import Attempt, Retry, Run, RunSpec, RunState
 from weft.tasks.changes import Change
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule, next_fires
@@ -95,14 +95,6 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     spec: SpecDocument
     result: dict[str, Any] | None
     attempts: list[AttemptDocument] | msgspec.UnsetType = msgspec.UNSET
-
-
-class SubmittedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that answers a start; ``fresh`` is false where it was there before."""
-
-    run_id: int
-    fresh: bool
-    why: str
 
 
 class ScheduleDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,10 +217,6 @@ def retry_document(retry: Retry) -> RetryDocument:
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:
     return _copied(AttemptDocument, attempt)
-
-
-def submitted_document(submitted: Submitted) -> SubmittedDocument:
-    return _copied(SubmittedDocument, submitted)
 
 
 def task_document(stored: Stored, **more: Any) -> TaskDocument:

@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from weft.access.model import EVERYWHERE, Caller, Role
+from weft.api.problems import Refused
 from weft.app import App
 from weft.errors import NOT_SHOWN, Invalid, NotFound
 
@@ -56,6 +57,10 @@ class Call:
         self.check(EVERYWHERE, role=self.operation.needs)
         self.about = ("", target)
 
+    def check_own(self, target: str = "") -> None:
+        """Say that the call acts on nothing but what is the caller's own, so that any role will do, or none."""
+        self.checked, self.about = True, ("", target)
+
     def visible(self, project: str | None = None) -> frozenset[str] | None:
         """The projects whose things may be listed, None for all: those of the caller, or the one that was asked for."""
         if self.operation.needs is None:
@@ -67,7 +72,7 @@ class Call:
         return self.caller.projects(self.operation.needs)
 
     def path(self, name: str) -> str:
-        return str(self.request.path_params[name])
+        return _without_nul(name, str(self.request.path_params[name]))
 
     def number(self, name: str, what: str) -> int:
         """A path parameter that is the number of a thing."""
@@ -79,17 +84,47 @@ class Call:
     def header(self, name: str) -> str | None:
         return self.request.headers.get(name)
 
+    @property
+    def seen(self) -> Container[int] | None:
+        """The revisions that ``If-Match`` allows; None where all are allowed, and even that there is nothing."""
+        if (text := self.header("if-match")) is None:
+            return None
+        if text.strip() == "*":
+            return range(1, LARGEST_ID)
+        tags = (tag.strip() for tag in text.split(","))
+        return {int(tag[1:-1]) for tag in tags if _ETAG.fullmatch(tag)}
+
+    @property
+    def must_be_new(self) -> bool:
+        """Whether ``If-None-Match: *`` asks that there is nothing yet."""
+        return (self.header("if-none-match") or "").strip() == "*"
+
+    @property
+    def traceparent(self) -> str:
+        """The trace that the request is part of (W3C Trace Context); empty where the header is none."""
+        found = _TRACE.fullmatch((self.header("traceparent") or "").strip())
+        return f"00-{found['trace']}-{found['span']}-{found['flags']}" if found else ""
+
+
+_ETAG = re.compile(r'"\d{1,18}"', re.ASCII)
+_TRACE = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?:-.*)?"
+)
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
 
 def decoded(data: bytes, kind: Any) -> Any:
     """The JSON of a request as the declared type; one sentence where it is not."""
+    if b"u0000" in data and _NUL.search(data):
+        raise Invalid("body", NOT_SHOWN, "a text in it may not have the character NUL")
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as problem:
         raise _invalid(problem) from problem
-    except msgspec.DecodeError as problem:
-        raise Invalid("body", data[:60].decode("utf-8", "replace"), f"it must be JSON ({problem})") from problem
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Refused("bad_request", f"the body must be JSON in UTF-8 ({problem})") from problem
     except RecursionError as problem:
-        raise Invalid("body", "deeply nested JSON", "it must be nested less deeply") from problem
+        raise Refused("bad_request", "the JSON of the body must be nested less deeply") from problem
 
 
 def converted(values: dict[str, str], kind: Any) -> Any:
@@ -97,10 +132,18 @@ def converted(values: dict[str, str], kind: Any) -> Any:
     known = kind.__struct_fields__
     for name in values.keys() - set(known):
         raise Invalid("query parameter", name, f"it must be one of {', '.join(known)}")
+    for name, value in values.items():
+        _without_nul(name, value)
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as problem:
         raise _invalid(problem) from problem
+
+
+def _without_nul(name: str, value: str) -> str:
+    if "\0" in value:
+        raise Invalid(name, value, "it may not have the character NUL")
+    return value
 
 
 def _invalid(problem: msgspec.ValidationError) -> Exception:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from starlette.responses import Response
 
 from weft.access.model import Role
+from weft.api import examples
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, page
-from weft.documents import RunDocument, run_document
-from weft.runs.model import RunState
+from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
+from weft.documents import AttemptDocument, RunDocument, attempt_document, run_document
+from weft.errors import Invalid, NotFound
+from weft.runs.model import Outcome, RunState, Submitted, Trigger
 
 operations = Operations("runs")
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
+RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+RunIds = Annotated[list[RunId], msgspec.Meta(min_length=1, max_length=500)]
+
+KEY = {"Idempotency-Key": "Used twice, it makes one run; the second answer names the first run."}
+TRACE = {"traceparent": "The trace that the run goes on with (W3C Trace Context)."}
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +34,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     kind: str | None = None
     state: RunState | None = None
-    trigger: str | None = None
-    outcome: str | None = None
+    trigger: Trigger | None = None
+    outcome: Outcome | None = None
     correlation_id: str | None = None
     sort: Literal["-id", "id"] = "-id"
     after: str | None = None
@@ -34,34 +43,231 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit = 50
 
 
-EXAMPLE: dict[str, Any] = {}
+FILTERS = ("task", "kind", "state", "trigger", "outcome", "correlation_id")
 
 
-@operations.get("/runs", needs=Role.VIEWER, query=Filter, answer=Page[RunDocument], example=EXAMPLE)
+@operations.get("/runs", needs=Role.VIEWER, query=Filter, answer=Page[RunDocument], example=examples.page(examples.RUN))
 async def list_(call: Call) -> Page[RunDocument]:
     """List runs, newest first."""
     asked: Filter = call.query
-    names = ("task", "kind", "state", "trigger", "outcome", "correlation_id")
-    where = {name: value for name in names if (value := getattr(asked, name)) is not None}
-    projects = call.visible(asked.project)
+    where = {name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None}
     found = await call.app.runs.find(
-        where, projects=projects, before=page(asked.after), limit=asked.limit + 1, oldest_first=asked.sort == "id"
+        where,
+        projects=call.visible(asked.project),
+        before=page(asked.after),
+        limit=asked.limit + 1,
+        oldest_first=asked.sort == "id",
     )
     return Page.of([run_document(run) for run in found], asked.limit, lambda run: run.id)
 
 
-@operations.get("/runs/{run_id}", needs=Role.VIEWER, answer=RunDocument, example=EXAMPLE)
+@operations.post(
+    "/runs",
+    needs=Role.OPERATOR,
+    body=RunBody,
+    answer=Submitted,
+    status=202,
+    headers=KEY | TRACE,
+    example=examples.SUBMITTED,
+    example_body={"project": "shop", "task": "prices", "params": {"country": "fr"}},
+)
+async def start(call: Call) -> Submitted:
+    """Queue a run: of a stored task, or, for developers, of a kind and a spec."""
+    asked = Starter(call).asked(call.body, call.header("idempotency-key"))
+    [submitted] = await call.app.tasks.submit([asked])
+    call.headers["Location"] = f"/v1/runs/{submitted.run_id}"
+    return submitted
+
+
+@operations.post(
+    "/runs/batch",
+    needs=Role.OPERATOR,
+    body=Batch,
+    answer=Page[Submitted],
+    status=202,
+    headers={"Idempotency-Key": "Each run gets this key with its place in the batch, unless it has its own."} | TRACE,
+    largest_body=LARGEST_BATCH,
+    example=examples.page(examples.SUBMITTED),
+    example_body={"runs": [{"project": "shop", "task": "prices", "params": {"country": "fr"}}]},
+)
+async def start_many(call: Call) -> Page[Submitted]:
+    """Queue up to 10,000 runs in one transaction, all or none; the answer has them in the same order."""
+    body: Batch = call.body
+    if not 1 <= len(body.runs) <= MOST_AT_ONCE:
+        raise Invalid("runs", f"{len(body.runs)} runs", f"there must be from 1 to {MOST_AT_ONCE}")
+    starter, key = Starter(call), call.header("idempotency-key")
+    asked = [
+        starter.asked(each, None if key is None else f"{key}:{place}", f"runs[{place}]")
+        for place, each in enumerate(body.runs)
+    ]
+    return Page(items=await call.app.tasks.submit(asked))
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs there are now, and how many ended not long ago."""
+
+    ready: int
+    waiting: int
+    """For their time, or for their next try."""
+    running: int
+    ended: dict[str, int]
+    """By outcome; a busy system counts only the newest."""
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to count."""
+
+    project: str | None = None
+    within_seconds: Annotated[int, msgspec.Meta(ge=1, le=604_800)] = 3600
+    """How long ago a run may have ended."""
+
+
+@operations.get(
+    "/runs/counts",
+    needs=Role.VIEWER,
+    query=Counted,
+    answer=Counts,
+    example={"ready": 3, "waiting": 0, "running": 10, "ended": {"succeeded": 120, "failed": 2}},
+)
+async def counts(call: Call) -> Counts:
+    """Count the runs that wait, run and ended not long ago."""
+    asked: Counted = call.query
+    projects = call.visible(asked.project)
+    ended = await call.app.runs.ended(within_seconds=asked.within_seconds, projects=projects)
+    return Counts(**await call.app.runs.counts(projects), ended=ended)
+
+
+@operations.get("/runs/{run_id}", needs=Role.VIEWER, answer=RunDocument, example=examples.SHOWN_RUN)
 async def show(call: Call) -> RunDocument:
     """Show one run, with every attempt of it that has ended."""
-    run_id = call.number("run_id", "run")
-    run = await call.app.runs.get(run_id)
-    call.check(run.project, f"run {run_id}")
-    return run_document(run, await call.app.runs.attempts(run_id))
+    run_id = await _checked(call)
+    return run_document(await call.app.runs.get(run_id), await call.app.runs.attempts(run_id))
 
 
-@operations.post("/runs/{run_id}/cancel", needs=Role.OPERATOR, answer=RunDocument, status=202, example=EXAMPLE)
+@operations.get(
+    "/runs/{run_id}/attempts",
+    needs=Role.VIEWER,
+    answer=Page[AttemptDocument],
+    example=examples.page(examples.ATTEMPT),
+)
+async def attempts(call: Call) -> Page[AttemptDocument]:
+    """List the attempts of a run that have ended."""
+    run_id = await _checked(call)
+    return Page(items=[attempt_document(each) for each in await call.app.runs.attempts(run_id)])
+
+
+class Which(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attempt."""
+
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    """The newest unless told."""
+
+
+@operations.get(
+    "/runs/{run_id}/log",
+    needs=Role.VIEWER,
+    query=Which,
+    media_type="text/plain",
+    example="7 prices found\n",
+)
+async def log(call: Call) -> Response:
+    """What an attempt of a run has printed so far."""
+    run_id = await _checked(call)
+    wanted, run = call.query.attempt, await call.app.runs.get(run_id)
+    if wanted is not None and wanted > run.attempt:
+        raise Invalid("attempt", wanted, f"run {run_id} has had {run.attempt} attempts")
+    return Response(await call.app.runs.log(run_id, wanted), media_type="text/plain")
+
+
+@operations.post("/runs/{run_id}/cancel", needs=Role.OPERATOR, answer=RunDocument, status=202, example=examples.RUN)
 async def cancel(call: Call) -> RunDocument:
     """Cancel a run: a waiting one at once, a running one by asking its worker to stop it."""
+    return run_document(await call.app.runs.cancel(await _checked(call), _by(call)))
+
+
+@operations.post("/runs/{run_id}/again", needs=Role.OPERATOR, answer=Submitted, status=202, example=examples.SUBMITTED)
+async def again(call: Call) -> Submitted:
+    """Queue an ended run once more, as a new run with the spec that it had."""
+    submitted = await call.app.runs.again(await _checked(call))
+    call.headers["Location"] = f"/v1/runs/{submitted.run_id}"
+    return submitted
+
+
+class Several(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Several runs."""
+
+    ids: RunIds
+
+
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cancel of several did to one of them."""
+
+    run_id: int
+    done: bool
+    """False where the run had ended before."""
+    state: RunState
+
+
+class Repeated(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repetition of several did for one of them."""
+
+    run_id: int
+    new_run_id: int | None
+    """Null where the run has not ended yet."""
+
+
+@operations.post(
+    "/runs/cancel",
+    needs=Role.OPERATOR,
+    body=Several,
+    answer=Page[Cancelled],
+    status=202,
+    example=examples.page({"run_id": 7, "done": True, "state": "cancelled"}),
+    example_body={"ids": [7, 8]},
+)
+async def cancel_many(call: Call) -> Page[Cancelled]:
+    """Cancel several runs in one transaction; those that have ended stay as they are."""
+    ids = await _all_checked(call)
+    found = await call.app.runs.cancel_many(ids, _by(call))
+    return Page(items=[Cancelled(run_id=id_, done=done, state=state) for id_, (done, state) in found.items()])
+
+
+@operations.post(
+    "/runs/again",
+    needs=Role.OPERATOR,
+    body=Several,
+    answer=Page[Repeated],
+    status=202,
+    example=examples.page({"run_id": 7, "new_run_id": 9}),
+    example_body={"ids": [7]},
+)
+async def again_many(call: Call) -> Page[Repeated]:
+    """Queue several ended runs once more, in one transaction; those that have not ended are left out."""
+    found = await call.app.runs.again_many(await _all_checked(call))
+    return Page(
+        items=[Repeated(run_id=old, new_run_id=None if new is None else new.run_id) for old, new in found.items()]
+    )
+
+
+async def _checked(call: Call) -> int:
+    """The run that the address names, of a project where the caller may do this."""
     run_id = call.number("run_id", "run")
-    call.check((await call.app.runs.get(run_id)).project, f"run {run_id}")
-    return run_document(await call.app.runs.cancel(run_id, f"cancelled by {call.caller.name}"))
+    found = await call.app.runs.projects_of([run_id])
+    if run_id not in found:
+        raise NotFound("run", run_id)
+    call.check(found[run_id], f"run {run_id}")
+    return run_id
+
+
+async def _all_checked(call: Call) -> list[int]:
+    ids = sorted(set(call.body.ids))
+    found = await call.app.runs.projects_of(ids)
+    for run_id in ids:
+        if run_id not in found:
+            raise NotFound("run", run_id)
+        call.check(found[run_id], f"run {run_id}")
+    return ids
+
+
+def _by(call: Call) -> str:
+    return f"cancelled by {call.caller.name}"
