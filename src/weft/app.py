@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from weft import __version__
 from weft.access.keys import Keys
 from weft.access.logins import Logins
 from weft.access.passwords import Passwords
@@ -23,7 +20,6 @@ from weft.access.sessions import Sessions
 from weft.access.throttle import Throttle
 from weft.access.users import Users
 from weft.adapters import registry
-from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database, open_database
@@ -40,10 +36,10 @@ from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
 from weft.tasks.tasks import Tasks
 from weft.workers.direct import DirectProtocol
+from weft.workers.gate import Gate
 from weft.workers.heart import Heart
-from weft.workers.protocol import Card
 from weft.workers.reaper import Reaper
-from weft.workers.worker import Habits, Worker
+from weft.workers.worker import Worker
 from weft.workers.workers import Workers
 
 replace = msgspec.structs.replace
@@ -68,6 +64,7 @@ class App:
     runs: Runs
     leases: Leases
     protocol: DirectProtocol
+    gate: Gate
     reaper: Reaper
     workers: Workers
     tasks: Tasks
@@ -114,6 +111,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     runs = Runs(db, blobs, bell, clock)
     leases = Leases(db, bell, clock)
     secrets = Secrets(db, sealer, clock)
+    protocol = DirectProtocol(db, leases, secrets, clock)
 
     return App(
         config=config,
@@ -130,7 +128,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         bell=bell,
         runs=runs,
         leases=leases,
-        protocol=DirectProtocol(db, leases, secrets, clock),
+        protocol=protocol,
+        gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
         workers=Workers(db, clock),
         tasks=Tasks(db, runs, clock, check_spec),
@@ -147,21 +146,9 @@ def _on_port(wanted: Wanted, port: int) -> Wanted:
     return Wanted(tuple(t for t in tasks if port or "port" not in t.params), wanted.projects)
 
 
-def sweep(folder: Path) -> int:
-    """End what an earlier worker of this name left running when it was killed; return how many runs that were."""
-    swept = 0
-    for left in sorted(folder.iterdir()) if folder.is_dir() else ():
-        swept += sweep_processes(left)
-        shutil.rmtree(left, ignore_errors=True)
-    return swept
-
-
 def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
     """Refuse a spec that its kind does not understand."""
     open_executor(kind).check(spec)
-
-
-open_executor = cache(registry.open_executor)
 
 
 def me() -> str:
@@ -172,22 +159,13 @@ def me() -> str:
 def open_worker(app: App, name: str, heart: Heart) -> Worker:
     """A worker on this process's own connections."""
     config = app.config
-    card = Card(
-        name=name,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        version=__version__,
-        capacity=config.capacity,
-        labels=config.label_set,
-    )
-    habits = Habits(poll_seconds=config.poll_seconds, drain_seconds=config.drain_seconds, max_runs=config.max_runs)
     return Worker(
-        card,
+        card_of(config, name),
         app.protocol,
         heart,
         app.broker,
         app.blobs,
         open_executor,
         folder=config.folder / "runs" / name,
-        habits=habits,
+        habits=habits_of(config),
     )

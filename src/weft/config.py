@@ -54,6 +54,17 @@ class Config:
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})
     worker_name: str = field(default="", metadata={"doc": "The worker's name; empty: made from the host's name."})
+    connect: str = field(
+        default="", metadata={"doc": "The gateway of a remote worker, https://…; it needs no database, broker, blobs."}
+    )
+    token: str = field(
+        default="",
+        repr=False,
+        metadata={"doc": "The join token of a remote worker, needed at its first start.", "hidden": True},
+    )
+    ca_file: str = field(
+        default="", metadata={"doc": "Certificates that the gateway's may be signed with; empty: those of the system."}
+    )
     max_runs: int = field(default=0, metadata={"doc": "After so many runs a worker ends and is replaced; 0: never."})
     lease_seconds: float = field(
         default=15.0, metadata={"doc": "How long a worker may be silent before its runs are taken from it."}
@@ -253,6 +264,8 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         found.append(("worker_name", "it must be letters, digits, '.', '_' or '-', at most 100, or empty"))
     if config.admin_password and not 10 <= len(config.admin_password) <= 1000:
         found.append(("admin_password", "it must have from 10 to 1000 characters, or be empty"))
+    if config.connect and not _GATEWAY.fullmatch(config.connect):
+        found.append(("connect", "it must be a URL such as https://master.example"))
     if not config.host:
         found.append(("host", "it must be an address such as 127.0.0.1"))
     if config.heartbeat_seconds * 2 > config.lease_seconds:
@@ -282,5 +295,6 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
 _CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info", "warning", "error")}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,62}", re.ASCII)
+_GATEWAY = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 _IN_ADDRESS = re.compile(r"^(\w[\w+.-]*://[^:/?#@]*):.*@", re.DOTALL)
 _IN_QUERY = re.compile(r"([?&]\w*pass(?:word|wd)?=)[^&]*", re.IGNORECASE)

@@ -11,6 +11,7 @@ WeftError
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
 ├── LeaseLost          409           a worker no longer holds what it writes to
+├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 └── Misconfigured           exit 78  weft cannot start as it is set up
@@ -104,6 +105,14 @@ class Unopened(WeftError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"a secret cannot be opened: {why}")
+
+
+class GatewayDown(WeftError):
+    """The gateway does not answer, or says that it cannot now."""
+
+    def __init__(self, url: str, why: object, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(f"the gateway at {url} does not answer ({_first_line(why)}); try again in a moment")
+        self.retry_after_seconds = retry_after_seconds
 
 
 class BrokerDown(WeftError):

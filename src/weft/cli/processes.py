@@ -9,12 +9,14 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.app import App, open_app
 from weft.config import Config, load
 from weft.errors import DatabaseDown
 from weft.logs import set_up
+
+if TYPE_CHECKING:
+    from weft.app import App
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ def on_stop(act: Callable[[], None]) -> None:
 
 async def open_when_ready(config: Config) -> App:
     """Open weft; a database that is not there yet is waited for."""
+    from weft.app import open_app
+
     while True:
         try:
             return await open_app(config)

@@ -7,18 +7,21 @@ import json
 import logging
 import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import typer
 
-from weft.app import open_app, open_worker, sweep
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.clock import now
 from weft.config import Config, load
+from weft.equipment import sweep
 from weft.errors import Misconfigured
 from weft.workers.folder import hold
-from weft.workers.heart import Heart
-from weft.workers.workers import WorkerInfo
+
+if TYPE_CHECKING:
+    from weft.workers.workers import WorkerInfo
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +43,16 @@ def worker(
     labels: Annotated[str | None, typer.Option(help="Labels, separated by commas.")] = None,
     capacity: Annotated[int | None, typer.Option(help="How many runs at once.")] = None,
     max_runs: Annotated[int | None, typer.Option(help="End after so many runs, to be replaced.")] = None,
+    connect: Annotated[str | None, typer.Option(help="The gateway of a remote worker, https://…")] = None,
+    token: Annotated[str | None, typer.Option(help="The join token of a remote worker, for its first start.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds the join token.")] = None,
+    ca_file: Annotated[str | None, typer.Option(help="Certificates that the gateway's may be signed with.")] = None,
     config: ConfigFile = None,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Lease runs and see them through until SIGTERM; then drain. A second SIGTERM gives running runs back at once."""
     flags = {"data_dir": data_dir, "database": database, "broker": broker, "worker_name": name, "labels": labels}
+    flags |= {"connect": connect, "token": _token(token, token_file), "ca_file": ca_file}
     flags |= {"capacity": capacity, "max_runs": max_runs}  # type: ignore[dict-item]
     context.obj = (config, flags)
     if context.invoked_subcommand is None:
@@ -57,6 +65,16 @@ async def _work(config: Config, *, patient: bool) -> None:
     name = config.worker_name or socket.gethostname()
     config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     await _have(config.folder / "runs" / name, patient=patient)
+    if config.connect:
+        await _work_far_away(config, name)
+    else:
+        await _work_here(config, name)
+
+
+async def _work_here(config: Config, name: str) -> None:
+    from weft.app import open_worker
+    from weft.workers.heart import Heart
+
     weft = await open_when_ready(config)
     sweep(config.folder / "runs" / name)
     heart = Heart(weft.protocol, config.heartbeat_seconds)
@@ -67,6 +85,41 @@ async def _work(config: Config, *, patient: bool) -> None:
     finally:
         heart.close()
         await weft.close()
+
+
+async def _work_far_away(config: Config, name: str) -> None:
+    """Work through a gateway: without the database's packages, and without their memory."""
+    from weft.outpost import open_outpost
+
+    if config.connect.startswith("http:") and not _is_local(config.connect):
+        log.warning("the key of this worker crosses the network in clear", extra={"gateway": config.connect})
+    sweep(config.folder / "runs" / name)
+    outpost = await open_outpost(config, name, _proxy_for(config.connect))
+    on_stop(outpost.worker.drain)
+    await outpost.run()
+    if outpost.is_refused:
+        raise Misconfigured(f"the key of worker {name} was revoked; enrol it anew with another join token")
+
+
+def _token(token: str | None, file: Path | None) -> str | None:
+    if file is None:
+        return token
+    if token is not None:
+        raise Misconfigured("--token and --token-file are both given; give one of them")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Misconfigured(f"--token-file is {str(file)!r}; the file cannot be read: {problem}") from problem
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address (HTTPS_PROXY, NO_PROXY and so on)."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _is_local(url: str) -> bool:
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 async def _have(folder: Path, *, patient: bool) -> None:
@@ -111,6 +164,10 @@ def _stats(one: WorkerInfo) -> dict[str, Any]:
 async def _found(context: typer.Context) -> tuple[Config, list[WorkerInfo]]:
     file, flags = context.obj
     config = load(flags, file=file).config
+    if config.connect:
+        raise Misconfigured(f"this worker belongs to {config.connect}; ask there with `weft workers list`")
+    from weft.app import open_app
+
     weft = await open_app(config)
     try:
         workers = await weft.workers.all()

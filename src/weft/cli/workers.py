@@ -38,6 +38,22 @@ def show(
     answer(context, worker_document(worker), lambda: _worker_text(worker))
 
 
+@app.command(cls=Command)
+def token(
+    context: typer.Context,
+    name: Annotated[str, typer.Option(help="What the token is called where keys are listed.")] = "join",
+    hours: Annotated[float, typer.Option(help="How long it may be used.", min=0.01, max=24 * 365)] = 24.0,
+) -> None:
+    """Make a join token: good for one remote worker, once. It is shown here and never again."""
+    from weft.clock import iso, now, seconds
+
+    expires_at = now() + seconds(hours * 3600)
+    key, secret = ask(
+        context, lambda weft: weft.keys.create(name, {}, by="command line", kind="join", expires_at=expires_at)
+    )
+    answer(context, {"id": key.id, "token": secret, "expires_at": iso(expires_at)}, lambda: secret)
+
+
 def workers_table(workers: list[WorkerInfo], *, empty: str = "no worker is there; `weft worker` starts one") -> str:
     return table(HEADINGS, (_row(worker) for worker in workers), empty=empty)
 

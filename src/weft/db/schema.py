@@ -202,6 +202,8 @@ workers = table(
     Column("started_at", Moment, nullable=False),
     Column("seen_at", Moment, nullable=False),
     Column("stats", Json, nullable=False),
+    Column("key_id", Id),  # of a worker that came through a gateway: the key that speaks for it
+    Column("request_id", String(40), unique=True),  # its join, made again after a lost answer, is the same join
     Index("workers_by_state", "state", "id"),
     sqlite_autoincrement=True,  # nor that of a worker: it stands for its leases
 )

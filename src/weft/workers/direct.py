@@ -19,6 +19,9 @@ from weft.workers import store
 from weft.workers.opening import opened
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
 
+MOST_CARDS = 10_000
+"""How many workers one process speaks for; of more than that, the oldest are asked for again."""
+
 
 class DirectProtocol:
     """Speaks for workers that may reach the database themselves."""
@@ -27,10 +30,17 @@ class DirectProtocol:
         self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
         self._cards: dict[int, Card] = {}
 
-    async def join(self, card: Card) -> int:
-        worker_id = await self._db.transact(lambda tx: self._join(tx, card), urgent=True)
-        self._cards[worker_id] = card
+    async def join(self, card: Card, *, key_id: int | None = None, request_id: str | None = None) -> int:
+        """Enter the worker; for one that comes through a gateway, under its key and once for each request."""
+        worker_id = await self._db.transact(lambda tx: self._join(tx, card, key_id, request_id), urgent=True)
+        self.remember(worker_id, card)
         return worker_id
+
+    def remember(self, worker_id: int, card: Card) -> None:
+        """Speak for a worker that may have joined through another process."""
+        self._cards[worker_id] = card
+        if len(self._cards) > MOST_CARDS:
+            del self._cards[next(iter(self._cards))]
 
     async def lease(self, worker_id: int, want: int) -> list[Lease]:
         card = self._card(worker_id)
@@ -51,10 +61,13 @@ class DirectProtocol:
         except KeyError:
             raise LeaseLost(str(worker_id)) from None
 
-    def _join(self, tx: Transaction, card: Card) -> int:
+    def _join(self, tx: Transaction, card: Card, key_id: int | None, request_id: str | None) -> int:
+        if request_id is not None and (joined := store.joined(tx, request_id, key_id)) is not None:
+            return joined
         at = self._clock()
         row = msgspec.structs.asdict(card) | {"labels": msgspec.json.encode(card.labels).decode()}
         row |= {"running": 0, "done": 0, "state": "online", "beats": 0, "started_at": at, "seen_at": at, "stats": "{}"}
+        row |= {"key_id": key_id, "request_id": request_id}
         worker_id = store.add(tx, row)
         events.append(tx, [Fact("worker_joined", "", data={"worker": card.name, "worker_id": worker_id})], at)
         return worker_id

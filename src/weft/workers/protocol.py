@@ -1,37 +1,43 @@
 """The worker protocol: all that a worker may ask of the control plane.
 
-Five calls, each for many runs at once. ``direct.py`` speaks it on the database; the gateway will speak it over HTTPS.
+Five calls, each for many runs at once. ``direct.py`` speaks it on the database, ``remote.py`` over HTTPS to a gateway.
 Every write names the worker and the attempt; what the worker no longer holds is refused, call by call and run by run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from weft.runs.model import Ending, Lease
+
+Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]{0,62}$")]
+WorkerName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Card(msgspec.Struct, frozen=True):
     """Who a worker is."""
 
-    name: str
-    host: str
-    pid: int
-    version: str
-    capacity: int
-    labels: tuple[str, ...] = ()
+    name: WorkerName
+    host: Annotated[str, Meta(max_length=255)]
+    pid: Number
+    version: Annotated[str, Meta(max_length=40)]
+    capacity: Annotated[int, Meta(ge=1, le=10_000)]
+    labels: Annotated[tuple[Label, ...], Meta(max_length=100)] = ()
 
 
 class Beat(msgspec.Struct, frozen=True):
     """How a worker is."""
 
-    state: str
+    state: Annotated[str, Meta(pattern="^(online|busy|draining|offline)$")]
     """online, busy, draining, or offline as its last word."""
-    running: int
-    done: int
+    running: Number
+    done: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     stats: dict[str, Any] = {}
 
 
@@ -49,9 +55,9 @@ class Orders(msgspec.Struct, frozen=True):
 class LogChunk(msgspec.Struct, frozen=True):
     """A numbered piece of the live log of a running attempt."""
 
-    run_id: int
-    attempt: int
-    seq: int
+    run_id: Id
+    attempt: Number
+    seq: Number
     data: bytes
 
 

@@ -25,6 +25,18 @@ def add(tx: Transaction, row: Mapping[str, Any]) -> int:
     return int(key[0])
 
 
+def joined(tx: Transaction, request_id: str, key_id: int | None) -> int | None:
+    """The worker that this request of this key has entered before."""
+    same = (workers.c.request_id == request_id, workers.c.key_id == key_id)
+    found = tx.value(select(workers.c.id).where(*same))
+    return None if found is None else int(found)
+
+
+def entered(tx: Transaction, worker_id: int) -> Any:
+    """The row of a worker, or None."""
+    return tx.execute(select(workers).where(workers.c.id == worker_id)).first()
+
+
 def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> bool:
     """Count one beat; False where the worker was declared lost."""
     return (

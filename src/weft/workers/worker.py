@@ -35,7 +35,9 @@ class Habits:
     """How a worker behaves."""
 
     poll_seconds: float = 1.0
-    """How long it waits for a ring before it looks for itself."""
+    """How long it waits for a ring before it looks for itself, and after what went wrong."""
+    listen_seconds: float = 0.0
+    """How long it waits for a ring where somebody else looks meanwhile; 0: as long as ``poll_seconds``."""
     drain_seconds: float = 30.0
     """How long runs may go on after it was asked to stop."""
     ship_seconds: float = 0.5
@@ -183,7 +185,8 @@ class Worker:
 
     async def _listen(self, queues: list[str]) -> None:
         """Wait for a ring, the end of the poll interval or the word to drain, whichever comes first."""
-        ringing = asyncio.ensure_future(self._broker.wait(queues, self._habits.poll_seconds))
+        seconds = self._habits.listen_seconds or self._habits.poll_seconds
+        ringing = asyncio.ensure_future(self._broker.wait(queues, seconds))
         draining = asyncio.ensure_future(self._draining.wait())
         done, pending = await asyncio.wait({ringing, draining}, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:

@@ -1,0 +1,47 @@
+"""What a worker brings along, wherever it works: executors, a card, habits and a clean folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from functools import cache
+from pathlib import Path
+
+from weft import __version__
+from weft.adapters import registry
+from weft.adapters.executors.shell import sweep as sweep_processes
+from weft.config import Config
+from weft.workers.protocol import Card
+from weft.workers.worker import Habits
+
+open_executor = cache(registry.open_executor)
+
+
+def card_of(config: Config, name: str) -> Card:
+    return Card(
+        name=name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+        capacity=config.capacity,
+        labels=config.label_set,
+    )
+
+
+def habits_of(config: Config, listen_seconds: float = 0.0) -> Habits:
+    return Habits(
+        poll_seconds=config.poll_seconds,
+        listen_seconds=listen_seconds,
+        drain_seconds=config.drain_seconds,
+        max_runs=config.max_runs,
+    )
+
+
+def sweep(folder: Path) -> int:
+    """End what an earlier worker of this name left running when it was killed; return how many runs that were."""
+    swept = 0
+    for left in sorted(folder.iterdir()) if folder.is_dir() else ():
+        swept += sweep_processes(left)
+        shutil.rmtree(left, ignore_errors=True)
+    return swept

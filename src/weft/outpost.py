@@ -1,0 +1,59 @@
+"""A worker far from home: it has one URL, one key and its equipment, and neither database, broker nor blobs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from weft.config import Config
+from weft.equipment import card_of, habits_of, open_executor
+from weft.workers.enrolment import enrolled
+from weft.workers.heart import Heart
+from weft.workers.link import Link
+from weft.workers.remote import RemoteBlobs, RemoteBroker, RemoteProtocol
+from weft.workers.wire import LONGEST_WAIT_SECONDS
+from weft.workers.worker import Worker
+
+
+class Outpost:
+    """One worker and its line to the gateway."""
+
+    def __init__(self, config: Config, name: str, link: Link) -> None:
+        protocol = RemoteProtocol(link)
+        broker = RemoteBroker(link, protocol)
+        self._link, self._heart = link, Heart(protocol, config.heartbeat_seconds)
+        self.is_refused = False
+        self.worker = Worker(
+            card_of(config, name),
+            protocol,
+            self._heart,
+            broker,
+            RemoteBlobs(link, protocol),
+            open_executor,
+            folder=config.folder / "runs" / name,
+            habits=habits_of(config, listen_seconds=LONGEST_WAIT_SECONDS),
+        )
+        protocol.on_refused = self._refuse
+
+    async def run(self) -> None:
+        """Work until drained, or until the key counts no more."""
+        try:
+            await self.worker.run()
+        finally:
+            self._heart.close()
+            await self._link.close()
+
+    def _refuse(self) -> None:
+        self.is_refused = True
+        self.worker.drain()
+
+
+async def open_outpost(config: Config, name: str, proxy: str | None = None) -> Outpost:
+    """Enrol the worker where that is not done yet; a gateway that does not answer is waited for."""
+    connect = partial(Link, config.connect, ca_file=config.ca_file, proxy=proxy)
+    link = await enrolled(connect, config.connect, key_file(config, name), name, config.token)
+    return Outpost(config, name, link)
+
+
+def key_file(config: Config, name: str) -> Path:
+    return config.folder / "keys" / f"{name}.key"

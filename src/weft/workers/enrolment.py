@@ -1,0 +1,113 @@
+"""How a worker gets its key: it makes one, has it count with a join token, and keeps it in a file of its own.
+
+The file is written first and the token used after, so that no crash and no lost answer leaves a token that is used up
+and a worker without a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from weft.errors import Conflict, GatewayDown, Misconfigured, Unknown
+from weft.workers.link import Link
+from weft.workers.wire import Enrolling, Welcome
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 30.0
+
+Connect = Callable[[str], Link]
+"""A line to the gateway with a key or a token."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A key and the gateway that it is for: it is shown to no other."""
+
+    gateway: str
+    key: str
+
+
+async def enrolled(connect: Connect, gateway: str, file: Path, name: str, token: str) -> Link:
+    """A line with a key that counts: the one in ``file``, or one that ``token`` is used up for.
+
+    A gateway that does not answer is waited for.
+    """
+    key = read_key(file, gateway)
+    if key and (link := await _accepted(connect(key), name)):
+        return link
+    if not token:
+        lacks = f"the key in {file} does not count any more" if key else f"worker {name} has no key for {gateway} yet"
+        raise Misconfigured(f"{lacks}; give it a join token (`weft workers token` makes one) with --token-file")
+    key = f"weft_{secrets.token_hex(6)}_{secrets.token_hex(32)}"
+    keep_key(file, gateway, key)
+    return await _enrol(connect, key, name, token)
+
+
+def read_key(file: Path, gateway: str) -> str:
+    """The key that is kept for this gateway, or nothing."""
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=Kept)
+    except FileNotFoundError:
+        return ""
+    except (OSError, msgspec.DecodeError) as problem:
+        raise Misconfigured(f"the key file {file} cannot be read ({problem}); remove it to enrol anew") from problem
+    return kept.key if kept.gateway == gateway else ""
+
+
+def keep_key(file: Path, gateway: str, key: str) -> None:
+    """Write the key for this user alone: whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = file.with_name(f"{file.name}~")
+    beside.unlink(missing_ok=True)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as opened:
+        opened.write(msgspec.json.encode(Kept(gateway, key)))
+        opened.flush()
+        os.fsync(opened.fileno())
+    os.replace(beside, file)
+
+
+async def _enrol(connect: Connect, key: str, name: str, token: str) -> Link:
+    _, prefix, secret = key.split("_")
+    asked = Enrolling(name, prefix, hashlib.sha256(secret.encode()).hexdigest())
+    door = connect(token)
+    try:
+        while True:
+            try:
+                await door.call("POST", "/v1/worker/enrol", Welcome, body=asked, patience=PATIENCE_SECONDS)
+                log.info("worker enrolled", extra={"worker": name})
+                return connect(key)
+            except GatewayDown as problem:
+                log.warning("waiting for the gateway", extra={"why": str(problem)})
+            except Unknown as problem:  # perhaps the answer to an earlier try was lost
+                if link := await _accepted(connect(key), name):
+                    return link
+                raise Misconfigured(
+                    f"the join token of worker {name} is not known, was used up or has expired; "
+                    "`weft workers token` makes another"
+                ) from problem
+    finally:
+        await door.close()
+
+
+async def _accepted(link: Link, name: str) -> Link | None:
+    """The line, where its key counts. One that speaks too old or too new a protocol does not start."""
+    while True:
+        try:
+            await link.call("GET", "/v1/worker", Welcome, patience=PATIENCE_SECONDS)
+            return link
+        except GatewayDown as problem:
+            log.warning("waiting for the gateway", extra={"worker": name, "why": str(problem)})
+        except Unknown:
+            await link.close()
+            return None
+        except Conflict as problem:
+            await link.close()
+            raise Misconfigured(str(problem)) from problem

@@ -1,0 +1,150 @@
+"""The gate: what workers may do that reach weft through a gateway.
+
+Each has a key of its own, made with a join token that is good for one. A key speaks only for workers that joined with
+it, and a worker touches only the leases that it holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from weft import __version__
+from weft.access import store as access_store
+from weft.access.model import Caller
+from weft.clock import Clock
+from weft.db.database import Database, Transaction
+from weft.errors import Conflict, LeaseLost, NotAllowed, Unknown
+from weft.ports import Blobs, Broker
+from weft.runs import lease_store
+from weft.runs.model import Lease
+from weft.workers import store
+from weft.workers.direct import DirectProtocol
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
+from weft.workers.uploads import Uploads
+from weft.workers.waits import Waits
+from weft.workers.wire import PROTOCOL, Enrolling, Told, Welcome, ending_of
+
+log = logging.getLogger(__name__)
+
+MOST_OWNERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a worker is."""
+
+    key_id: int | None
+    card: Card
+
+
+class Gate:
+    """Speaks the worker protocol for callers that are not trusted with the database."""
+
+    def __init__(
+        self, db: Database, protocol: DirectProtocol, broker: Broker, blobs: Blobs, clock: Clock, look_seconds: float
+    ) -> None:
+        self._db, self._protocol, self._clock = db, protocol, clock
+        self._waits, self._uploads = Waits(db, broker, look_seconds), Uploads(blobs)
+        self._owners: dict[int, Owner] = {}
+
+    async def enrol(self, caller: Caller, asked: Enrolling) -> Welcome:
+        """Use up a join token: from here on the key that the worker has made counts, and the token does not."""
+        await self._db.transact(lambda tx: self._enrol(tx, caller, asked))
+        log.info("worker enrolled", extra={"worker": asked.name, "token": caller.name})
+        return Welcome(asked.name, __version__, PROTOCOL)
+
+    async def join(self, caller: Caller, card: Card, request_id: str) -> int:
+        if card.name != caller.name:
+            self._alert(caller, f"join as {card.name}")
+            raise NotAllowed(f"the key of worker {caller.name} may not join as {card.name}")
+        worker_id = await self._protocol.join(card, key_id=caller.id, request_id=request_id)
+        self._owners[worker_id] = Owner(caller.id, card)
+        return worker_id
+
+    async def lease(self, caller: Caller, worker_id: int, want: int) -> list[Lease]:
+        await self._own(caller, worker_id)
+        return await self._protocol.lease(worker_id, want)
+
+    async def wait(self, caller: Caller, worker_id: int, seconds: float) -> bool:
+        """Return True once there may be work for the worker, False after ``seconds``."""
+        owner = await self._own(caller, worker_id)
+        if owner is None:
+            raise LeaseLost(str(worker_id))
+        return await self._waits.wait(owner.card.labels, seconds)
+
+    async def heartbeat(self, caller: Caller, worker_id: int, beat: Beat) -> Orders:
+        await self._own(caller, worker_id)
+        return await self._protocol.heartbeat(worker_id, beat)
+
+    async def ship(self, caller: Caller, worker_id: int, chunks: Sequence[LogChunk]) -> None:
+        await self._own(caller, worker_id)
+        await self._protocol.ship(worker_id, chunks)
+
+    async def finish(self, caller: Caller, worker_id: int, endings: Sequence[Told]) -> list[bool]:
+        await self._own(caller, worker_id)
+        return await self._protocol.finish(worker_id, [ending_of(each) for each in endings])
+
+    async def received(self, caller: Caller, worker_id: int, run_id: int, attempt: int) -> int:
+        """How much of a log was uploaded."""
+        await self._check_held(caller, worker_id, run_id, attempt)
+        return await self._uploads.received(run_id, attempt)
+
+    async def upload(
+        self, caller: Caller, worker_id: int, run_id: int, attempt: int, *, data: bytes, offset: int, total: int
+    ) -> int:
+        """Keep a piece of the log of an attempt that the worker holds; return how much is there."""
+        await self._check_held(caller, worker_id, run_id, attempt)
+        return await self._uploads.take(run_id, attempt, data, offset=offset, total=total)
+
+    def close(self) -> None:
+        """Answer those who wait, so that the gateway can end."""
+        self._waits.close()
+
+    def _enrol(self, tx: Transaction, caller: Caller, asked: Enrolling) -> None:
+        at = self._clock()
+        if not access_store.revoke_key(tx, caller.id, at):
+            raise Unknown("the join token was used already, and is good for one worker")
+        if access_store.key_by_prefix(tx, asked.prefix) is not None:
+            raise Conflict(f"there is a key with the prefix {asked.prefix} already; make another")
+        row = {"kind": "worker", "prefix": asked.prefix, "digest": asked.digest, "name": asked.name}
+        access_store.add_key(tx, row | {"created_by": caller.name, "created_at": at})
+
+    async def _own(self, caller: Caller, worker_id: int) -> Owner | None:
+        """Whose the worker is; None where there is none. Refuses a caller that it did not join with."""
+        owner = self._owners.get(worker_id) or await self._find(worker_id)
+        if owner is None:
+            return None
+        if owner.key_id != caller.id:
+            self._alert(caller, f"speak for worker {owner.card.name} ({worker_id})")
+            raise NotAllowed(f"the key of worker {caller.name} may not speak for worker {worker_id}")
+        self._protocol.remember(worker_id, owner.card)
+        return owner
+
+    async def _find(self, worker_id: int) -> Owner | None:
+        row = await self._db.read(lambda tx: store.entered(tx, worker_id))
+        if row is None:
+            return None
+        fields = {name: getattr(row, name) for name in Card.__struct_fields__ if name != "labels"}
+        owner = Owner(row.key_id, Card(**fields, labels=tuple(msgspec.json.decode(row.labels))))
+        if len(self._owners) >= MOST_OWNERS:
+            self._owners.clear()
+        self._owners[worker_id] = owner
+        return owner
+
+    async def _check_held(self, caller: Caller, worker_id: int, run_id: int, attempt: int) -> None:
+        await self._own(caller, worker_id)
+        held = await self._db.read(lambda tx: lease_store.held(tx, [run_id]))
+        row = held.get(run_id)
+        if row is not None and row.lease_worker != worker_id:
+            self._alert(caller, f"write to run {run_id} of worker {row.lease_worker}")
+            raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
+        if row is None or row.attempt != attempt:
+            raise LeaseLost(str(worker_id))
+
+    def _alert(self, caller: Caller, what: str) -> None:
+        extra = {"worker": caller.name, "key_id": caller.id, "address": caller.address, "what": what}
+        log.warning("a worker's key was used for what is not its own", extra=extra)

@@ -1,0 +1,168 @@
+"""The worker protocol over HTTPS: a worker that has one URL and one key, and neither database, broker nor blobs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import NoneType
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from weft.errors import BrokerDown, Conflict, GatewayDown, Invalid, NotAllowed, Unknown, WeftError
+from weft.runs.model import Ending, Lease
+from weft.workers import wire
+from weft.workers.link import ANSWER_SECONDS, Link
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
+
+PATIENCE_SECONDS = 5.0
+"""How long a call is made again before its caller hears of it."""
+UPLOAD_PATIENCE_SECONDS = 60.0
+"""How long a log may take to be uploaded while the line is cut; a run that long without a beat is lost anyhow."""
+BEAT_SECONDS = 3.0
+LOG_KEY = re.compile(r"logs/(\d+)/(\d+)\.log")
+
+T = TypeVar("T")
+
+
+class RemoteProtocol:
+    """Speaks for one worker at a time, through a gateway."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.worker_id = 0
+        self.on_refused: Callable[[], None] = lambda: None
+        """Called when the key does not count any more."""
+        self.on_silence: Callable[[], None] = lambda: None
+        """Called, in the heart's thread, when a beat did not come through."""
+        self._request_id = secrets.token_hex(16)
+
+    async def join(self, card: Card) -> int:
+        asked = wire.Joining(card, self._request_id)
+        try:
+            joined = await self._post("join", asked, wire.Joined)
+        except Unknown:
+            self.on_refused()
+            raise
+        self._request_id = secrets.token_hex(16)
+        self.worker_id = joined.worker_id
+        return joined.worker_id
+
+    async def lease(self, worker_id: int, want: int) -> list[Lease]:
+        return (await self._post("lease", wire.Leasing(worker_id, want), wire.Leased)).leases
+
+    async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+        """One try and no more: the heart has its own rhythm. A key that does not count holds nothing."""
+        asked = wire.Beating(worker_id, beat)
+        try:
+            return await self._link.call(
+                "POST", "/v1/worker/heartbeat", Orders, body=asked, patience=0, seconds=BEAT_SECONDS
+            )
+        except Unknown:
+            return Orders(lost=True)
+        except GatewayDown:
+            self.on_silence()
+            raise
+
+    async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
+        for batch in wire.batches(chunks):
+            await self._post("ship", wire.Shipping(worker_id, batch), NoneType)
+
+    async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
+        accepted: list[bool] = []
+        for batch in wire.batches([wire.told(ending) for ending in endings]):
+            accepted += await self._finish(worker_id, batch)
+        return accepted
+
+    async def _finish(self, worker_id: int, batch: list[wire.Told]) -> list[bool]:
+        try:
+            return (await self._post("finish", wire.Finishing(worker_id, batch), wire.Finished)).accepted
+        except Invalid as problem:
+            if len(batch) > 1:  # one of them is at fault; the others need not wait for it
+                return [ok for each in batch for ok in await self._finish(worker_id, [each])]
+            if batch[0].result is None:
+                raise
+            note = f"its result was not kept: {problem}"
+            return await self._finish(worker_id, [replace(batch[0], result=None, reason=note)])
+
+    async def _post(self, path: str, body: object, kind: type[T]) -> T:
+        return await self._link.call("POST", f"/v1/worker/{path}", kind, body=body, patience=PATIENCE_SECONDS)
+
+
+class RemoteBroker:
+    """A doorbell that hangs at the gateway: to wait is one long call."""
+
+    def __init__(self, link: Link, protocol: RemoteProtocol) -> None:
+        self._link, self._protocol = link, protocol
+        self._loop = asyncio.get_running_loop()
+        self._calls: set[asyncio.Future[wire.Woken]] = set()
+        protocol.on_silence = self._doubt
+
+    async def ring(self, queues: Mapping[str, int]) -> None:
+        """Workers ring for nobody; the gateway does."""
+
+    async def wait(self, queues: Collection[str], timeout: float) -> bool:
+        """The gateway knows the worker's labels, and so the queues."""
+        seconds = min(timeout, wire.LONGEST_WAIT_SECONDS)
+        asked = wire.Waiting(self._protocol.worker_id, seconds)
+        call = asyncio.ensure_future(
+            self._link.call("POST", "/v1/worker/wait", wire.Woken, body=asked, seconds=seconds + ANSWER_SECONDS)
+        )
+        self._calls.add(call)
+        try:
+            await asyncio.wait({call})
+            if call.cancelled():
+                raise BrokerDown("gateway", "a heartbeat did not come through")
+            return call.result().rung
+        except WeftError as problem:
+            raise BrokerDown("gateway", problem) from problem
+        finally:
+            self._calls.discard(call)
+            call.cancel()
+
+    async def close(self) -> None:
+        self._hang_up()
+
+    def _doubt(self) -> None:
+        """A line that carries no beats carries no rings: call anew. Called in the heart's thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._hang_up)
+
+    def _hang_up(self) -> None:
+        for call in self._calls:
+            call.cancel()
+
+
+class RemoteBlobs:
+    """Uploads the logs of ended runs, piece by piece; after a cut it goes on where it was."""
+
+    def __init__(self, link: Link, protocol: RemoteProtocol, patience: float = UPLOAD_PATIENCE_SECONDS) -> None:
+        self._link, self._protocol, self._patience = link, protocol, patience
+
+    async def put(self, key: str, data: bytes) -> None:
+        named = LOG_KEY.fullmatch(key)
+        if named is None:
+            raise NotAllowed(f"a remote worker keeps logs, and nothing under {key}")
+        path = f"/v1/worker/logs/{named[1]}/{named[2]}?worker_id={self._protocol.worker_id}"
+        deadline = time.monotonic() + self._patience
+        offset = 0
+        while offset < len(data):
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                offset = await self._put_piece(path, data, offset, left)
+            except Conflict:  # a piece before this one is missing
+                offset = (await self._link.call("GET", path, wire.Received, patience=left)).received
+
+    async def get(self, key: str) -> bytes | None:
+        raise NotAllowed("a remote worker reads no blobs")
+
+    async def delete(self, key: str) -> None:
+        raise NotAllowed("a remote worker deletes no blobs")
+
+    async def _put_piece(self, path: str, data: bytes, offset: int, patience: float) -> int:
+        piece = data[offset : offset + wire.PIECE]
+        path = f"{path}&offset={offset}&total={len(data)}"
+        return (await self._link.call("PUT", path, wire.Received, data=piece, patience=patience)).received

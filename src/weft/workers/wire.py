@@ -1,0 +1,160 @@
+"""The worker protocol as JSON: what a worker and a gateway send each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from weft.errors import Invalid
+from weft.runs.model import Ending, Lease, storable
+from weft.workers.protocol import Beat, Card, Id, LogChunk, Number, WorkerName
+
+PROTOCOL = 1
+"""Counts the changes of this page. A worker and a gateway may differ by one, so that either may be updated first."""
+
+VERSION_HEADER = "Weft-Protocol"
+
+PIECE = 1 << 19
+"""Bytes of a log that travel in one call."""
+LARGEST_LOG = 16 << 20
+LARGEST_FINISH = 4 << 20
+LARGEST_BATCH = 600_000
+"""Bytes of JSON that a batch may have before the rest travels in another."""
+LONGEST_WAIT_SECONDS = 25.0
+"""Less than proxies commonly wait for an answer."""
+
+Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_SECONDS)]
+
+
+class Enrolling(msgspec.Struct, frozen=True):
+    """What a worker with a join token asks for: that a key counts which it has made itself and shows to nobody."""
+
+    name: WorkerName
+    prefix: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    """The SHA-256 of the key's secret part."""
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Whose key it is, and what the gateway speaks."""
+
+    name: str
+    version: str
+    protocol: int
+
+
+class Joining(msgspec.Struct, frozen=True):
+    card: Card
+    request_id: Annotated[str, Meta(pattern="^[0-9a-f]{16,40}$")]
+    """The same for each repetition of one join."""
+
+
+class Joined(msgspec.Struct, frozen=True):
+    worker_id: int
+
+
+class Leasing(msgspec.Struct, frozen=True):
+    worker_id: Id
+    want: Annotated[int, Meta(ge=1, le=1000)]
+
+
+class Leased(msgspec.Struct, frozen=True):
+    leases: list[Lease]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    worker_id: Id
+    seconds: WaitSeconds = LONGEST_WAIT_SECONDS
+
+
+class Woken(msgspec.Struct, frozen=True):
+    rung: bool
+    """Whether there may be work."""
+
+
+class Beating(msgspec.Struct, frozen=True):
+    worker_id: Id
+    beat: Beat
+
+
+class Shipping(msgspec.Struct, frozen=True):
+    worker_id: Id
+    chunks: list[LogChunk]
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an attempt ended. Its result is JSON in a text, so that it may be nested as deeply as it likes."""
+
+    run_id: Id
+    attempt: Number
+    outcome: str
+    reason: str = ""
+    exit_code: Code | None = None
+    signal: Code | None = None
+    result: str | None = None
+    retry_after_seconds: Annotated[float, Meta(ge=0, le=30 * 86_400)] | None = None
+    has_log: bool = False
+    """Whether its whole log was uploaded."""
+    log_bytes: Annotated[int, Meta(ge=0, le=2**40)] | None = None
+
+
+class Finishing(msgspec.Struct, frozen=True):
+    worker_id: Id
+    endings: list[Told]
+
+
+class Finished(msgspec.Struct, frozen=True):
+    accepted: list[bool]
+
+
+class Received(msgspec.Struct, frozen=True):
+    received: int
+    """How many bytes of the log are there, from its start."""
+
+
+def log_key(run_id: int, attempt: int) -> str:
+    return f"logs/{run_id}/{attempt}.log"
+
+
+def told(ending: Ending) -> Told:
+    fields = {name: getattr(ending, name) for name in _SAME}
+    result = None if ending.result is None else msgspec.json.encode(ending.result).decode()
+    has_log = ending.log_key is not None
+    return Told(**fields | {"reason": storable(ending.reason)}, result=result, has_log=has_log)
+
+
+def ending_of(each: Told) -> Ending:
+    fields = {name: getattr(each, name) for name in _SAME}
+    key = log_key(each.run_id, each.attempt) if each.has_log else None
+    return Ending(**fields, result=_result(each.result), log_key=key)
+
+
+def _result(text: str | None) -> dict[str, object] | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise Invalid("result", text, f"it must be an object in JSON ({problem})") from problem
+
+
+_SAME = ("run_id", "attempt", "outcome", "reason", "exit_code", "signal", "retry_after_seconds", "log_bytes")
+
+T = TypeVar("T")
+
+
+def batches(things: Sequence[T]) -> Iterator[list[T]]:
+    """``things`` in order, in lists that are no larger than one call may be; a thing that is larger travels alone."""
+    batch: list[T] = []
+    size = 0
+    for thing in things:
+        length = len(msgspec.json.encode(thing))
+        if batch and size + length > LARGEST_BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(thing)
+        size += length
+    if batch:
+        yield batch
