@@ -11,11 +11,11 @@ from tests.api.acting import Visitor, visiting
 from tests.api.listening import listening
 from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import submit, submit_many
+from tests.waiting import eventually
 from weft import events
 from weft.access.model import Role
 from weft.api import streams
 from weft.db import schema
-from weft.db.database import Transaction
 from weft.events import Fact
 from weft.live import tail
 
@@ -89,44 +89,28 @@ async def test_a_listener_comes_back_to_another_gateway_and_misses_nothing(
     assert heard == [*ids, *later, last]
 
 
-async def test_an_event_that_commits_late_is_heard_all_the_same(admin: Visitor, database_kind: str) -> None:
-    """The lower id is visible last; SQLite gives ids under its one lock, so there it is written out of order."""
-
-    def write(event_id: int) -> None:
-        row = {
-            "id": event_id,
-            "at": admin.app.runs._clock(),
-            "kind": "run_queued",
-            "project": "shop",
-            "run_id": event_id,
-        }
-        admin.app.db.engine  # noqa: B018
-        rows.append(row)
-
-    async def commit(event_id: int) -> None:
-        write(event_id)
-        await admin.app.db.transact(lambda tx: insert(tx, rows[-1]))
-
-    rows: list[dict[str, object]] = []
+async def test_an_event_that_commits_late_is_heard_all_the_same(admin: Visitor) -> None:
     start = 1_000_000
-    await commit(start)
+    await appear(admin, start)
     async with listening(admin, since=str(start)) as ear:
-        await commit(start + 3)
+        await appear(admin, start + 3)
         assert (await ear.event()).json["id"] == start + 3
         place = ear.last_id
-        await commit(start + 2)
+        await appear(admin, start + 2)
         assert (await ear.event()).json["id"] == start + 2
     async with listening(admin, since=place) as ear:
         assert (await ear.event()).json["id"] == start + 2
-        await commit(start + 1)
+        await appear(admin, start + 1)
         assert (await ear.event()).json["id"] == start + 1
     async with listening(admin, since=ear.last_id) as ear:
-        await commit(start + 4)
+        await appear(admin, start + 4)
         assert (await ear.event()).json["id"] == start + 4
 
 
-def insert(tx: Transaction, row: dict[str, object]) -> None:
-    tx.execute(schema.events.insert().values(row))
+async def appear(visitor: Visitor, event_id: int) -> None:
+    """Let an event of this id become visible, as if its transaction had reserved it long ago."""
+    row = {"id": event_id, "at": visitor.app.runs._clock(), "kind": "run_queued", "project": "shop"}
+    await visitor.app.db.transact(lambda tx: tx.execute(schema.events.insert().values(row)).rowcount)
 
 
 async def test_a_listener_hears_only_of_projects_that_it_may_view(nobody: Visitor) -> None:
@@ -181,15 +165,15 @@ async def test_a_listener_that_is_too_slow_is_sent_away_and_may_come_back(
     await happen(admin, fact())
     assert len((await anext(follower)).told) == 1
     waiting = asyncio.create_task(anext(follower))
-    seen = 0
-    while seen < 4:  # nobody takes what comes after the first
-        await happen(admin, fact())
-        seen += 1
-        await asyncio.sleep(0.15)
+    await eventually(lambda: admin.app.tail.listeners)
+    await happen(admin, fact())
     place = (await waiting).place
+    for _ in range(3):  # nobody takes these
+        await happen(admin, fact())
+        await admin.app.tail.tick()
     assert [batch async for batch in follower] == []
     again = admin.app.tail.follow(place)
-    assert [told.event.id for told in (await anext(again)).told] == list(range(int(place) + 1, 6))
+    assert [told.event.id for told in (await anext(again)).told] == [3, 4, 5]
     await again.aclose()
 
 
@@ -210,9 +194,7 @@ async def test_the_tail_rests_when_nobody_listens(admin: Visitor) -> None:
         await submit(admin.app)
         await ear.event()
         assert admin.app.tail.listeners == 1
-    async with asyncio.timeout(10):
-        while admin.app.tail.listeners:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not admin.app.tail.listeners)
     assert admin.app.tail._following is None
 
 

@@ -8,7 +8,7 @@ so it does not matter to which one a client returns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -128,7 +128,7 @@ class Tail:
         """How many listen now."""
         return len(self._listeners)
 
-    async def follow(self, since: str | None = None, *, idle_seconds: float = 5.0) -> AsyncIterator[Batch]:
+    async def follow(self, since: str | None = None, *, idle_seconds: float = 5.0) -> AsyncGenerator[Batch, None]:
         """Every event after the place ``since``, or from now on, in batches; an empty one when nothing has happened.
 
         Each batch has the place to come back to. It ends with the process, or where the caller is too slow.
