@@ -1,16 +1,49 @@
-"""What the worker protocol promises, whoever speaks it: many runs a call, nothing for what is no longer held."""
+"""What the worker protocol promises, whoever speaks it: many runs a call, nothing for what is no longer held.
+
+Each test is played twice: on the database, and through a gateway that listens on a port.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
 import pytest
+import pytest_asyncio
 
 from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, rows_of, submit, submit_many
+from tests.workers.far_away import Speaker, gateway
 from weft.app import App
 from weft.db import schema
 from weft.errors import LeaseLost, NotFound
 from weft.events import newest
+from weft.runs.model import Ending
 from weft.workers.protocol import Beat, Card, LogChunk
+
+
+Speak = Callable[[App], Awaitable[App]]
+
+
+@pytest_asyncio.fixture(params=["direct", "remote"])
+async def speak(request: pytest.FixtureRequest) -> AsyncIterator[Speak]:
+    """Makes an app whose workers speak the protocol as the parameter says."""
+    async with AsyncExitStack() as stack:
+
+        async def spoken(app: App) -> App:
+            if request.param == "direct":
+                return app
+            address = await stack.enter_async_context(gateway(app))
+            speaker = await stack.enter_async_context(Speaker(app, address))
+            return replace(app, protocol=speaker)  # type: ignore[arg-type]
+
+        yield spoken
+
+
+@pytest_asyncio.fixture
+async def app(another_app: OpenApp, speak: Speak) -> App:
+    return await speak(await another_app())
 
 
 async def told(app: App, kind: str) -> list[str]:
@@ -157,10 +190,57 @@ async def test_every_attempt_keeps_its_own_log(app: App) -> None:
     assert await app.runs.log(run_id) == b"try 2"
 
 
-async def test_two_processes_speak_for_their_own_workers(app: App, another_app: OpenApp) -> None:
+async def test_two_processes_speak_for_their_own_workers(app: App, another_app: OpenApp, speak: Speak) -> None:
     await submit_many(app, 4)
-    here, there = await Hand.join(app, "here"), await Hand.join(await another_app(), "there")
+    here, there = await Hand.join(app, "here"), await Hand.join(await speak(await another_app()), "there")
     mine, theirs = await here.lease(2), await there.lease(2)
     assert not {lease.run_id for lease in mine} & {lease.run_id for lease in theirs}
     assert await here.end_all(theirs) == [False, False]
     assert await there.end_all(theirs) == [True, True]
+
+
+async def test_an_ending_that_is_told_again_is_refused_and_changes_nothing(app: App) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    assert await hand.end(lease, exit_code=0, result={"deep": [[[{"pages": 3}]]]})
+    assert not await hand.end(lease, "failed")
+    run = await app.runs.get(run_id)
+    assert (run.state.value, run.exit_code, run.result) == ("succeeded", 0, {"deep": [[[{"pages": 3}]]]})
+
+
+async def test_a_reason_may_hold_what_is_no_text(app: App) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    assert await hand.end(await hand.lease_one(), "failed", reason="it said \udcff\0" + "x" * 5000)
+    assert ((await app.runs.get(run_id)).reason or "").startswith("it said ")
+
+
+async def test_a_lease_brings_all_that_the_run_was_given(app: App) -> None:
+    spec = {"argv": ["echo", "größer", {"nested": [1, 2.5, None, True]}]}
+    await submit(app, spec=spec, params={"page": 3}, timeout_seconds=7.5, retries=2, correlation_id="c-1")
+    lease = await (await Hand.join(app)).lease_one()
+    assert (lease.project, lease.task, lease.kind, lease.correlation_id) == ("shop", "prices", "noop", "c-1")
+    assert (lease.spec.spec, lease.spec.params, lease.spec.timeout_seconds) == (spec, {"page": 3}, 7.5)
+    assert lease.spec.retry.count == 2
+
+
+async def test_a_run_that_somebody_cancels_is_named_in_the_next_orders(app: App) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    await hand.lease_one()
+    assert (await hand.beat()).cancel == ()
+    await app.runs.cancel(run_id)
+    assert (await hand.beat()).cancel == ((run_id, 1),)
+
+
+async def test_many_large_results_and_logs_travel_in_one_call(app: App) -> None:
+    ids = await submit_many(app, 4)
+    hand = await Hand.join(app)
+    leases = await hand.lease()
+    await app.protocol.ship(hand.id, [LogChunk(lease.run_id, 1, 0, b"x" * 256_000) for lease in leases])
+    assert len(await app.runs.log(ids[-1])) == 256_000
+    result = {"text": "y" * 900_000}
+    endings = [Ending(lease.run_id, lease.attempt, "succeeded", result=result) for lease in leases]
+    assert await app.protocol.finish(hand.id, endings) == [True] * 4
+    assert (await app.runs.get(ids[0])).result == result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,10 @@ from weft.api.door import open_server
 from weft.app import App
 from weft.config import Config
 from weft.outpost import Outpost, open_outpost
+from weft.runs.model import Ending, Lease
+from weft.workers.link import Link
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
+from weft.workers.remote import RemoteProtocol
 
 
 @asynccontextmanager
@@ -51,3 +55,52 @@ async def far_away(app: App, address: str, name: str = "far", **fields: object) 
         assert task.done(), "the worker did not end"
         if not task.cancelled() and (problem := task.exception()):
             raise problem
+
+
+class Speaker:
+    """The protocol through a gateway, for workers of any name: each has a key of its own."""
+
+    def __init__(self, app: App, address: str) -> None:
+        self._app, self._address = app, address
+        self._by_name: dict[str, RemoteProtocol] = {}
+        self._by_id: dict[int, RemoteProtocol] = {}
+        self._links: list[Link] = []
+
+    async def __aenter__(self) -> Speaker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for link in self._links:
+            await link.close()
+
+    async def join(self, card: Card) -> int:
+        protocol = await self.of(card.name)
+        worker_id = await protocol.join(card)
+        self._by_id[worker_id] = protocol
+        return worker_id
+
+    async def lease(self, worker_id: int, want: int) -> list[Lease]:
+        return await (await self._speaking(worker_id)).lease(worker_id, want)
+
+    async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+        return await (await self._speaking(worker_id)).heartbeat(worker_id, beat)
+
+    async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
+        await (await self._speaking(worker_id)).ship(worker_id, chunks)
+
+    async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
+        return await (await self._speaking(worker_id)).finish(worker_id, endings)
+
+    async def of(self, name: str) -> RemoteProtocol:
+        """The protocol with the key of the worker ``name``."""
+        if name not in self._by_name:
+            self._by_name[name] = RemoteProtocol(await self.link(name))
+        return self._by_name[name]
+
+    async def link(self, name: str) -> Link:
+        _, key = await self._app.keys.create(name, {}, by="test", kind="worker")
+        self._links.append(Link(self._address, key))
+        return self._links[-1]
+
+    async def _speaking(self, worker_id: int) -> RemoteProtocol:
+        return self._by_id.get(worker_id) or await self.of("stranger")
