@@ -86,6 +86,11 @@ class App:
             wanted = taskfile.read(Path(__file__).parent / "examples" / "tasks.toml")
             await self.tasks.apply(_on_port(wanted, self.config.port))
 
+    def hang_up(self) -> None:
+        """Answer those who wait here for news or for work, so that the gateway can end."""
+        self.tail.close()
+        self.gate.close()
+
     async def close(self) -> None:
         await self.bell.flush()
         await self.broker.close()

@@ -26,7 +26,7 @@ def open_gateway(app: App) -> Gateway:
 
 def open_server(app: App) -> Server:
     refuse_open_door(app.config)
-    return Server(open_gateway(app), before_close=app.tail.close, **tls_options(app.config), **proxy_options(app.config))
+    return Server(open_gateway(app), before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
 
 
 def tls_options(config: Config) -> dict[str, Any]:
