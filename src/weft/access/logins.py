@@ -12,6 +12,7 @@ from weft.access import store
 from weft.access.model import User
 from weft.access.passwords import Passwords
 from weft.access.throttle import Throttle
+from weft.access.users import NAME
 from weft.db.database import Database
 from weft.errors import Unknown
 
@@ -50,7 +51,8 @@ class Logins:
 
     async def _check(self, name: str, password: str, address: str) -> tuple[User, str]:
         await self._throttle.enter(name, address)
-        stored = await self._db.read(lambda tx: store.password_of(tx, name))
+        sought = name if NAME.fullmatch(name) else ""
+        stored = await self._db.read(lambda tx: store.password_of(tx, sought))
         right = await self._passwords.matches(password, stored)
         if not right or stored is None:
             raise _refusal()

@@ -114,7 +114,7 @@ class Users:
 
 
 def _existing(tx: Transaction, name: str) -> User:
-    found = store.user_named(tx, name.lower())
+    found = store.user_named(tx, name.lower()) if NAME.fullmatch(name.lower()) else None
     if found is None:
         raise NotFound("user", name)
     return found[0]

@@ -1,29 +1,91 @@
-"""Who calls: the key of an ``Authorization: Bearer`` header."""
+"""Who calls: a key (``Authorization: Bearer``), a name and a password (``Basic``), or a browser's session (a cookie).
+
+A browser sends cookies, and passwords that it remembers, also for a page elsewhere. So whatever changes something must
+come from a page of ours, if it says where it comes from, and in a session bring the token that only our pages know.
+"""
 
 from __future__ import annotations
 
-from starlette.requests import Request
+import base64
+import binascii
+import hmac
+import re
 
-from weft.access.keys import Keys
-from weft.access.model import Caller
+from starlette.requests import HTTPConnection
+
+from weft.access.model import Caller, User
+from weft.api.guards import Hosts
 from weft.api.operation import Operation
+from weft.app import App
 from weft.errors import NotAllowed, Unknown
+
+COOKIE = "weft_session"
+CSRF = "x-csrf-token"
+KEY = re.compile(r"weft_[0-9a-f]+_[0-9a-f]{64}", re.ASCII)
 
 
 class Callers:
     """Tells the caller of a request, and refuses one whose kind may not call the operation."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
+    def __init__(self, app: App, hosts: Hosts) -> None:
+        self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
+        self._hosts = hosts
 
-    async def of(self, request: Request, operation: Operation) -> Caller:
-        caller = await self._identify(request)
+    async def of(self, connection: HTTPConnection, operation: Operation) -> Caller:
+        caller = await self._identify(connection, operation)
         if caller.kind not in operation.callers:
             raise NotAllowed(f"a {caller.kind} may not call {operation.name}")
         return caller
 
-    async def _identify(self, request: Request) -> Caller:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token:
-            return await self._keys.caller(token.strip(), request.client.host if request.client else "")
-        raise Unknown("this needs a key: send it as Authorization: Bearer weft_…")
+    def check_origin(self, connection: HTTPConnection, operation: Operation) -> None:
+        """Refuse what a page of somebody else's would change here; a WebSocket changes things later on."""
+        if not operation.changes and connection.scope["type"] != "websocket":
+            return
+        origin = connection.headers.get("origin")
+        foreign = connection.headers.get("sec-fetch-site") == "cross-site" if origin is None else None
+        if foreign or (origin is not None and not self._hosts.allows_origin(origin)):
+            raise NotAllowed(
+                f"a page of {(origin or 'another site')[:100]} may not do this; only pages of this weft may"
+            )
+
+    async def _identify(self, connection: HTTPConnection, operation: Operation) -> Caller:
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and given:
+            return await self._keys.caller(given.strip(), address_of(connection))
+        if scheme.lower() == "basic" and given:
+            return await self._by_password(given.strip(), address_of(connection))
+        if session_id := connection.cookies.get(COOKIE):
+            return await self._by_session(session_id, connection, operation)
+        raise Unknown("this needs a key: send it as Authorization: Bearer weft_…, or log in")
+
+    async def _by_password(self, given: str, address: str) -> Caller:
+        """A name and a password; a client that knows no keys may send one in the place of the password."""
+        try:
+            name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            colon = ""
+        if not colon:
+            raise Unknown("Authorization: Basic must have a name, a colon and a password, in Base64")
+        if KEY.fullmatch(password):
+            return await self._keys.caller(password, address)
+        return _caller(await self._logins.check_again(name, password, address), address)
+
+    async def _by_session(self, session_id: str, connection: HTTPConnection, operation: Operation) -> Caller:
+        session = await self._sessions.find(session_id)
+        if session is None:
+            raise Unknown("the session has ended; log in again")
+        token = connection.headers.get(CSRF, "")
+        if operation.changes and not hmac.compare_digest(token.encode(), session.csrf.encode()):
+            raise NotAllowed(
+                "a change in a session needs its token: send the csrf_token of /v1/session as X-CSRF-Token"
+            )
+        connection.state.session = session
+        return _caller(session.user, address_of(connection))
+
+
+def address_of(connection: HTTPConnection) -> str:
+    return connection.client.host if connection.client else ""
+
+
+def _caller(user: User, address: str) -> Caller:
+    return Caller(name=user.name, kind="user", grants=user.grants, id=user.id, address=address)
