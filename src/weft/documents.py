@@ -15,15 +15,13 @@ from weft.clock import Moment, iso
 from weft.runs.model import Attempt, Retry, Run, RunSpec, RunState
 from weft.tasks.changes import Change
 from weft.tasks.model import Task
-from weft.tasks.schedule import Schedule, next_fires
+from weft.tasks.schedule import Schedule
 from weft.tasks.store import Stored
 from weft.tasks.words import starts
 from weft.workers.workers import WorkerInfo
 
 Time = str
 T = TypeVar("T", bound=msgspec.Struct)
-
-NEXT_FIRES = 10
 
 
 class RetryDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,14 +232,9 @@ def task_document(stored: Stored, **more: Any) -> TaskDocument:
     )
 
 
-def task_page(stored: Stored, now: Moment, **more: Any) -> TaskDocument:
-    """The task with what starts it, in words, and its next ten times."""
-    return task_document(stored, starts=starts(stored.task), next=[iso(at) for at in next_times(stored, now)], **more)
-
-
-def next_times(stored: Stored, now: Moment) -> list[Moment]:
-    schedule = stored.task.schedule
-    return [] if schedule is None or stored.task.paused else next_fires(schedule, now, NEXT_FIRES)
+def task_page(stored: Stored, ahead: Sequence[Moment], **more: Any) -> TaskDocument:
+    """The task with what starts it, in words, and the times that lie ahead."""
+    return task_document(stored, starts=starts(stored.task), next=[iso(at) for at in ahead], **more)
 
 
 def schedule_document(schedule: Schedule) -> ScheduleDocument:

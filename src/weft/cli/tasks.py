@@ -222,7 +222,7 @@ def _page_document(page: TaskPage) -> TaskDocument:
 
     return task_page(
         page.stored,
-        now(),
+        page.stored.ahead(now()),
         ticks=[tick_document(tick) for tick in page.ticks],
         runs=[run_document(run) for run in page.runs],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -94,8 +95,30 @@ def _project_change(
 
 def _fields(task: Task) -> dict[str, Any]:
     """The fields that are not at their defaults, as the database keeps them."""
-    kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(task))
+    kept: dict[str, Any] = _plain(task)
     return {name: value for name, value in kept.items() if name not in ("name", "project")}
+
+
+def _plain(value: Any) -> Any:
+    """A default that was written down is a default all the same, also 0.0 for 0."""
+    if isinstance(value, msgspec.Struct):
+        defaults = _defaults(type(value))
+        named = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return {name: _plain(each) for name, each in named if name not in defaults or each != defaults[name]}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    found = {}
+    for each in msgspec.structs.fields(kind):
+        if each.default is not msgspec.NODEFAULT:
+            found[each.name] = each.default
+        elif each.default_factory is not msgspec.NODEFAULT:
+            found[each.name] = each.default_factory()
+    return found
 
 
 def _different(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -17,7 +17,7 @@ from weft.db.bulk import insert_many, skip_locked, update_many
 from weft.db.database import Transaction
 from weft.errors import WeftError
 from weft.tasks.model import ProjectSettings, Task
-from weft.tasks.schedule import Schedule
+from weft.tasks.schedule import Schedule, next_fires
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ class Stored:
     updated_at: Moment
     next_fire_at: Moment | None = None
     missed: int = 0
+
+    def ahead(self, now: Moment, count: int = 10) -> list[Moment]:
+        """The next times of its schedule; none while it is paused."""
+        schedule = self.task.schedule
+        return [] if schedule is None or self.task.paused else next_fires(schedule, now, count)
 
 
 def every(tx: Transaction, project: str | None = None) -> list[Stored]:

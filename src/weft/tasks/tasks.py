@@ -51,6 +51,10 @@ class Tasks:
     async def get(self, project: str, name: str) -> Stored:
         return await self._db.read(lambda tx: self._found(tx, project, name))
 
+    def ahead(self, stored: Stored) -> list[Moment]:
+        """The next ten times of a task's schedule; none while it is paused."""
+        return stored.ahead(self._clock())
+
     async def ticks(self, stored: Stored, limit: int = 20, *, before: Moment | None = None) -> list[Any]:
         """What came of the newest ticks of a task's schedule."""
         return await self._db.read(lambda tx: store.newest_ticks(tx, stored.id, limit, before))

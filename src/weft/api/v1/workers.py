@@ -1,0 +1,26 @@
+"""Workers: who does it."""
+
+from __future__ import annotations
+
+from weft.access.model import Role
+from weft.api import examples
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.api.paging import Page
+from weft.documents import WorkerDocument, worker_document
+
+operations = Operations("workers")
+
+
+@operations.get("/workers", needs=Role.VIEWER, answer=Page[WorkerDocument], example=examples.page(examples.WORKER))
+async def list_(call: Call) -> Page[WorkerDocument]:
+    """List the workers that are there, and those that left within the last hour. They belong to no project."""
+    call.check_everywhere()
+    return Page(items=[worker_document(each) for each in await call.app.workers.all()])
+
+
+@operations.get("/workers/{name}", needs=Role.VIEWER, answer=WorkerDocument, example=examples.WORKER)
+async def show(call: Call) -> WorkerDocument:
+    """Show the newest worker of a name or a number, with the circuit breakers that it holds."""
+    call.check_everywhere(f"worker {call.path('name')}")
+    return worker_document(await call.app.workers.get(call.path("name")))
