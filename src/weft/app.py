@@ -35,6 +35,8 @@ from weft.tasks.changes import Wanted
 from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
 from weft.tasks.tasks import Tasks
+from weft.webhooks.courier import Courier
+from weft.webhooks.webhooks import Webhooks
 from weft.workers.direct import DirectProtocol
 from weft.workers.gate import Gate
 from weft.workers.heart import Heart
@@ -70,6 +72,8 @@ class App:
     tasks: Tasks
     scheduler: Scheduler
     tail: Tail
+    webhooks: Webhooks
+    courier: Courier
 
     async def ping(self) -> None:
         """Raise where the database does not answer."""
@@ -92,6 +96,7 @@ class App:
         self.gate.close()
 
     async def close(self) -> None:
+        await self.courier.close()
         await self.bell.flush()
         await self.broker.close()
         self.db.close()
@@ -140,6 +145,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         tasks=Tasks(db, runs, clock, check_spec),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
         tail=Tail(db, clock),
+        webhooks=Webhooks(db, sealer, clock),
+        courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
     )
 
 

@@ -90,6 +90,8 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("fire schedules", app.scheduler.tick, until_next),
         repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
+        repeat("send webhooks", app.courier.tick, every(0.5)),
+        repeat("forget old deliveries", app.courier.forget_old, every(3600.0)),
         repeat("forget old workers", app.workers.forget_offline, every(3600.0)),
         repeat("forget old sessions", app.sessions.forget_old, every(3600.0)),
         repeat("forget failed logins", app.throttle.forget_old, every(3600.0)),

@@ -388,9 +388,9 @@ deliveries = table(
     Column("created_at", Moment, nullable=False),
     Column("finished_at", Moment),
     Index("deliveries_by_webhook", "webhook_id", "id"),
+    Index("deliveries_due", "webhook_id", "next_at"),
     sqlite_autoincrement=True,
 )
-sparse("deliveries_due", deliveries.c.next_at)
 
 cursors = table(
     "cursors",  # how far a reader that takes every event has read, and which ids below that were not there yet

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ OLD = seconds(600)
 
 MOST_GAPS = 2_000
 """Beyond this the oldest are given up, so that a position stays small."""
+
+WINDOW = 10_000
+"""Among how many of the newest ids a reader that begins looks for those that are still to come."""
 
 LARGEST_ID = 2**63 - 1
 _TEXT = re.compile(r"\d{1,19}(~\d{1,19}(-\d{1,19})?(,\d{1,19}(-\d{1,19})?)*)?", re.ASCII)
@@ -63,6 +66,14 @@ class Position:
         if int(head) > LARGEST_ID or (gaps and not ascending):
             raise _invalid(text)
         return cls(int(head), gaps)
+
+    @classmethod
+    def at_end(cls, newest: Sequence[tuple[int, Moment]], now: Moment) -> Position:
+        """After the newest events, given with their ids ascending; what is missing among them may still come."""
+        position = cls(newest[0][0] - 1 if newest else 0)
+        for event_id, at in newest:
+            position.take(event_id, at, now)
+        return position
 
     def __str__(self) -> str:
         if not self._gaps:

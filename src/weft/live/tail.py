@@ -18,7 +18,7 @@ from weft.clock import Clock
 from weft.db.database import Database, Unit
 from weft.events import Event
 from weft.live.document import event_document
-from weft.live.position import Position
+from weft.live.position import WINDOW, Position
 from weft.loops import every, repeat
 
 LOOK_SECONDS = 0.1
@@ -27,9 +27,6 @@ MOST_READ = 500
 
 MOST_WAITING = 100
 """How many batches a listener may be behind: at least ten seconds."""
-
-WINDOW = 10_000
-"""Among how many of the newest ids a tail that begins looks for those that are still to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +202,8 @@ class Tail:
             self._following = None
 
     async def _end(self) -> Position:
-        """Where the events end now; ids missing among the newest may belong to transactions that are under way."""
         newest = await self._db.read(lambda tx: events.newest_ids(tx, WINDOW))
-        position = Position(newest[0][0] - 1 if newest else 0)
-        for event_id, at in newest:
-            position.take(event_id, at, self._clock())
-        return position
+        return Position.at_end(newest, self._clock())
 
     def _beyond(self, position: Position) -> Unit[list[Event]]:
         high, missing = position.high, position.missing

@@ -1,0 +1,1 @@
+"""Webhooks: events sent to addresses elsewhere, signed, tried again, and written down."""

@@ -1,0 +1,214 @@
+"""The courier: turns events into deliveries and sees each to its receiver, at least once.
+
+A place in the stream of events, kept in the database and moved in the transaction that writes the deliveries, makes
+sure that none is skipped. A try is claimed before it is made and written down after, so a courier that dies in between
+makes it happen twice, under the same delivery id. One process leads to save work; nothing is wrong when two believe
+that they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft import events
+from weft.access.sealing import Sealer
+from weft.clock import SECOND, Clock, Moment, seconds
+from weft.db.database import Database, Transaction
+from weft.envelope import Envelope
+from weft.errors import WeftError
+from weft.events import Event
+from weft.live.document import event_document
+from weft.live.position import Position
+from weft.runs import store as run_store
+from weft.tasks.leader import Leader
+from weft.webhooks import store
+from weft.webhooks.model import MOST_TRIES, Delivery, DeliveryState, Webhook, pause_seconds, signature
+from weft.webhooks.webhooks import ABOUT, READER
+
+if TYPE_CHECKING:
+    import aiohttp
+
+log = logging.getLogger(__name__)
+
+MOST_TAKEN = 500
+MOST_AT_ONCE = 8
+"""How many deliveries one receiver gets at the same time."""
+
+ANSWER_SECONDS = 10.0
+CLAIM_SECONDS = 60.0
+LARGEST_ANSWER = 1024
+KEPT_SECONDS = 30 * 24 * 3600.0
+"""How long a delivery that has ended stays in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """All that one delivery sends."""
+
+    delivery: Delivery
+    event: Event | None
+    correlation_id: str
+    claimed_until: Moment
+
+
+class Courier:
+    def __init__(self, db: Database, sealer: Sealer, leader: Leader, clock: Clock) -> None:
+        self._db, self._sealer, self._leader, self._clock = db, sealer, leader, clock
+        self._position: Position | None = None
+        self._sending: dict[int, asyncio.Task[None]] = {}
+
+    async def tick(self) -> int:
+        """Write deliveries for what has happened, and start sending those that are due; return how many were written.
+
+        Sending goes on by itself, each receiver apart, so that a slow one keeps nobody waiting.
+        """
+        if not await self._db.read(store.any_active) or not await self._leader.leads():
+            return 0
+        written = await self._write_deliveries()
+        self._sending = {key: sending for key, sending in self._sending.items() if not sending.done()}
+        for webhook in await self._db.read(store.find):
+            if webhook.active and webhook.id not in self._sending:
+                self._sending[webhook.id] = asyncio.create_task(self._send_due(webhook))
+        return written
+
+    async def rest(self) -> None:
+        """Return when everything that was due has been tried."""
+        await asyncio.gather(*self._sending.values())
+
+    async def close(self) -> None:
+        """Stop at once; what is under way is sent again by the next courier."""
+        for sending in self._sending.values():
+            sending.cancel()
+        await asyncio.gather(*self._sending.values(), return_exceptions=True)
+        await self._leader.resign()
+
+    async def forget_old(self) -> int:
+        """Forget deliveries that ended long ago."""
+        before = self._clock() - seconds(KEPT_SECONDS)
+        return await self._db.transact(lambda tx: store.forget(tx, before, 10_000))
+
+    async def _write_deliveries(self) -> int:
+        count = 0
+        while True:
+            taken, wanted = await self._write_some()
+            count += wanted
+            if taken < MOST_TAKEN:
+                return count
+
+    async def _write_some(self) -> tuple[int, int]:
+        """Take the next events; return how many, and how many deliveries that made."""
+        place = await self._db.read(lambda tx: store.cursor(tx, READER))
+        if place is None:
+            return 0, 0
+        now, position = self._clock(), self._at(place)
+        high, missing = position.high, position.missing
+        found = await self._db.read(lambda tx: events.beyond(tx, high, missing, MOST_TAKEN))
+        fresh = [event for event in found if position.take(event.id, event.at, now)]
+        position.give_up(now)
+
+        def work(tx: Transaction) -> int:
+            if not store.move_cursor(tx, READER, place, str(position)):
+                return 0
+            wanted = [(hook.id, event.id) for event in fresh for hook in store.find(tx) if hook.wants(event)]
+            store.add_deliveries(tx, wanted, now)
+            return len(wanted)
+
+        written = await self._db.transact(work) if str(position) != place else 0
+        self._position = position
+        return len(found), written
+
+    def _at(self, place: str) -> Position:
+        """That place, with the memory of how long ids have been missing where it is our own."""
+        known = self._position
+        return known.copy() if known is not None and str(known) == place else Position.parse(place, self._clock())
+
+    async def _send_due(self, webhook: Webhook) -> None:
+        """Try all that is due at one receiver; what goes wrong is put off until the next tick."""
+        import aiohttp
+
+        try:
+            secret = await self._secret(webhook)
+            timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+            jar = aiohttp.DummyCookieJar()
+            async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
+                while messages := await self._claim(webhook.id):
+                    await asyncio.gather(*(self._deliver(session, webhook, secret, each) for each in messages))
+        except WeftError as problem:
+            log.warning("webhook put off", extra={"webhook_id": webhook.id, "why": str(problem)})
+        except Exception:
+            log.exception("webhook failed", extra={"webhook_id": webhook.id})
+
+    async def _secret(self, webhook: Webhook) -> str:
+        sealed = await self._db.read(lambda tx: store.sealed_secret(tx, webhook.id))
+        return self._sealer.unseal(*sealed, ABOUT).decode()
+
+    async def _claim(self, webhook_id: int) -> list[Message]:
+        now = self._clock()
+        until = now + seconds(CLAIM_SECONDS)
+
+        def work(tx: Transaction) -> list[Message]:
+            due = [each for each in store.due(tx, webhook_id, now, MOST_AT_ONCE) if store.claim(tx, each, until)]
+            about = events.get(tx, [each.event_id for each in due]) if due else {}
+            return [_message(tx, each, about.get(each.event_id), until) for each in due]
+
+        return await self._db.transact(work)
+
+    async def _deliver(self, session: aiohttp.ClientSession, webhook: Webhook, secret: str, message: Message) -> None:
+        tries = message.delivery.tries + 1
+        if message.event is None:
+            status, problem, tries = None, "the event was forgotten before it could be sent", MOST_TRIES
+        else:
+            status, problem = await _post(session, webhook.url, self._request(secret, message, message.event))
+        values = {"status": status, "problem": problem} | self._outcome(tries, problem)
+        await self._db.transact(lambda tx: store.mark(tx, message.delivery.id, message.claimed_until, values))
+        extra = {"webhook_id": webhook.id, "delivery_id": message.delivery.id, "status": status, "why": problem}
+        log.debug("delivered" if problem is None else "delivery failed", extra=extra)
+
+    def _outcome(self, tries: int, problem: str | None) -> dict[str, Any]:
+        now = self._clock()
+        if problem is not None and tries < MOST_TRIES:
+            return {"next_at": now + seconds(pause_seconds(tries, random.random()))}
+        state = DeliveryState.DELIVERED if problem is None else DeliveryState.GIVEN_UP
+        return {"state": state.value, "next_at": None, "finished_at": now}
+
+    def _request(self, secret: str, message: Message, event: Event) -> tuple[bytes, dict[str, str]]:
+        payload = msgspec.to_builtins(event_document(event))
+        body = Envelope.of(event.kind, payload, at=event.at, correlation_id=message.correlation_id).encode()
+        timestamp = self._clock() // SECOND
+        return body, {
+            "Content-Type": "application/json",
+            "User-Agent": "weft",
+            "Weft-Delivery": str(message.delivery.id),
+            "Weft-Event": event.kind,
+            "Weft-Timestamp": str(timestamp),
+            "Weft-Signature": signature(secret, timestamp, body),
+        }
+
+
+def _message(tx: Transaction, delivery: Delivery, event: Event | None, until: Moment) -> Message:
+    run = run_store.get(tx, event.run_id) if event is not None and event.run_id is not None else None
+    return Message(delivery, event, run.correlation_id if run is not None else "", until)
+
+
+async def _post(
+    session: aiohttp.ClientSession, url: str, request: tuple[bytes, dict[str, str]]
+) -> tuple[int | None, str | None]:
+    """The receiver's status, and the problem where it is none of success."""
+    import aiohttp
+
+    body, headers = request
+    try:
+        async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            await response.content.read(LARGEST_ANSWER)
+            sound = 200 <= response.status < 300
+            return response.status, None if sound else f"the receiver answered {response.status}"
+    except TimeoutError:
+        return None, f"the receiver did not answer within {ANSWER_SECONDS:g} s"
+    except (aiohttp.ClientError, OSError, ValueError) as problem:
+        return None, f"the receiver cannot be reached: {problem}"[:500]

@@ -1,0 +1,118 @@
+"""The front door to webhooks: make, change, remove, see what was delivered and deliver it again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from typing import Any
+
+from weft import events
+from weft.access.model import EVERYWHERE
+from weft.access.sealing import Sealer
+from weft.clock import Clock
+from weft.db.database import Database, Transaction
+from weft.errors import NotFound
+from weft.live.position import WINDOW, Position
+from weft.webhooks import store
+from weft.webhooks.model import Delivery, DeliveryState, Webhook, checked_kinds, checked_url
+
+READER = "webhooks"
+ABOUT = "webhook"
+
+
+class Webhooks:
+    """Every webhook there is."""
+
+    def __init__(self, db: Database, sealer: Sealer, clock: Clock) -> None:
+        self._db, self._sealer, self._clock = db, sealer, clock
+
+    async def create(
+        self, url: str, *, by: str, project: str = EVERYWHERE, kinds: Collection[str] = ()
+    ) -> tuple[Webhook, str]:
+        """Make a webhook; the secret that signs its messages is returned here and never again.
+
+        It is sent what happens from now on.
+        """
+        values = {"project": project, "url": checked_url(url), "kinds": checked_kinds(list(kinds)), "active": True}
+        secret = f"whsec_{secrets.token_urlsafe(32)}"
+        sealed = self._sealer.seal(secret.encode(), ABOUT)
+        at = self._clock()
+
+        def work(tx: Transaction) -> Webhook:
+            if store.cursor(tx, READER) is None:
+                store.begin_cursor(tx, READER, str(Position.at_end(events.newest_ids(tx, WINDOW), at)))
+            webhook_id = store.add(tx, values | sealed._asdict() | {"created_at": at, "created_by": by})
+            return _existing(tx, webhook_id)
+
+        return await self._db.transact(work), secret
+
+    async def find(self, projects: Collection[str] | None = None) -> list[Webhook]:
+        """The webhooks of some projects; of all where none are named."""
+        return await self._db.read(lambda tx: store.find(tx, projects))
+
+    async def get(self, webhook_id: int) -> Webhook:
+        return await self._db.read(lambda tx: _existing(tx, webhook_id))
+
+    async def waiting(self, ids: Collection[int]) -> dict[int, tuple[int, int]]:
+        """How many deliveries of each webhook wait, and how many of those have failed before."""
+        return await self._db.read(lambda tx: store.waiting(tx, ids))
+
+    async def change(
+        self,
+        webhook_id: int,
+        *,
+        url: str | None = None,
+        kinds: Collection[str] | None = None,
+        active: bool | None = None,
+    ) -> Webhook:
+        """Change what is given. One that is not active is sent nothing of what happens meanwhile."""
+        values: dict[str, Any] = {}
+        values |= {} if url is None else {"url": checked_url(url)}
+        values |= {} if kinds is None else {"kinds": checked_kinds(list(kinds))}
+        values |= {} if active is None else {"active": active}
+
+        def work(tx: Transaction) -> Webhook:
+            _existing(tx, webhook_id)
+            if values:
+                store.change(tx, webhook_id, values)
+            return _existing(tx, webhook_id)
+
+        return await self._db.transact(work)
+
+    async def remove(self, webhook_id: int) -> None:
+        """Remove a webhook and the log of its deliveries."""
+
+        def work(tx: Transaction) -> None:
+            _existing(tx, webhook_id)
+            store.remove(tx, webhook_id)
+            if not store.find(tx):
+                store.end_cursor(tx, READER)
+
+        await self._db.transact(work)
+
+    async def deliveries(
+        self, webhook_id: int, *, state: DeliveryState | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Delivery]:
+        """What was and will be sent, newest first."""
+        return await self._db.read(lambda tx: store.log(tx, webhook_id, state, before, limit))
+
+    async def replay(self, webhook_id: int, delivery_id: int) -> Delivery:
+        """Send something again, under the same delivery id, however it went before."""
+
+        def work(tx: Transaction) -> Delivery:
+            if store.delivery(tx, webhook_id, delivery_id) is None:
+                raise NotFound("delivery", delivery_id)
+            store.replay(tx, delivery_id, self._clock())
+            replayed = store.delivery(tx, webhook_id, delivery_id)
+            if replayed is None:
+                raise AssertionError("it was there a moment ago")
+            return replayed
+
+        return await self._db.transact(work)
+
+
+def _existing(tx: Transaction, webhook_id: int) -> Webhook:
+    found = store.get(tx, webhook_id)
+    if found is None:
+        raise NotFound("webhook", webhook_id)
+    return found
