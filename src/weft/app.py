@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from weft.access.audit import Audit
 from weft.access.keys import Keys
 from weft.access.logins import Logins
 from weft.access.passwords import Passwords
@@ -62,6 +63,7 @@ class App:
     throttle: Throttle
     sealer: Sealer
     secrets: Secrets
+    audit: Audit
     bell: Bell
     runs: Runs
     leases: Leases
@@ -135,6 +137,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         throttle=throttle,
         sealer=sealer,
         secrets=secrets,
+        audit=Audit(db, clock),
         bell=bell,
         runs=runs,
         leases=leases,

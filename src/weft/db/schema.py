@@ -358,6 +358,8 @@ audit = table(
     Column("data", Json),
     Column("previous", String(64), nullable=False),
     Column("digest", String(64), nullable=False),
+    Index("audit_by_project", "project", "id"),
+    Index("audit_by_actor", "actor", "id"),
 )
 
 webhooks = table(

@@ -1,0 +1,53 @@
+"""Lets a table only grow: the database itself refuses to change or delete its rows.
+
+Whoever owns the database can still take the triggers away; the chain of digests shows what was done meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
+
+log = logging.getLogger(__name__)
+
+NO_TRIGGERS = frozenset({1142, 1227, 1419})
+"""How MariaDB says that its user may not make triggers."""
+
+
+def protect(connection: Connection, table: Table) -> None:
+    """Refuse UPDATE and DELETE, on PostgreSQL also TRUNCATE, of ``table``."""
+    statements = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}.get(connection.dialect.name, _on_mariadb)
+    try:
+        for statement in statements(table.name, f"rows of {table.name} are only ever added"):
+            connection.exec_driver_sql(statement)
+    except DBAPIError as problem:
+        if getattr(problem.orig, "args", (0,))[0] not in NO_TRIGGERS:
+            raise
+        log.warning("the database refuses to make triggers; rows can be changed there", extra={"table": table.name})
+
+
+def _on_sqlite(name: str, why: str) -> list[str]:
+    return [
+        f"CREATE TRIGGER {name}_no_{verb.lower()} BEFORE {verb} ON {name} BEGIN SELECT RAISE(ABORT, '{why}'); END"
+        for verb in ("UPDATE", "DELETE")
+    ]
+
+
+def _on_postgresql(name: str, why: str) -> list[str]:
+    refuse = f"{name}_only_grows()"
+    body = f"BEGIN RAISE EXCEPTION '{why}'; END"
+    return [
+        f"CREATE FUNCTION {refuse} RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
+        f"CREATE TRIGGER {name}_no_change BEFORE UPDATE OR DELETE ON {name} FOR EACH ROW EXECUTE FUNCTION {refuse}",
+        f"CREATE TRIGGER {name}_no_truncate BEFORE TRUNCATE ON {name} EXECUTE FUNCTION {refuse}",
+    ]
+
+
+def _on_mariadb(name: str, why: str) -> list[str]:
+    return [
+        f"CREATE TRIGGER {name}_no_{verb.lower()} BEFORE {verb} ON {name} FOR EACH ROW "
+        f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{why}'"
+        for verb in ("UPDATE", "DELETE")
+    ]
