@@ -274,7 +274,8 @@ def _problems(config: Config) -> list[tuple[str, str]]:
 
 
 _NO_SETTINGS = frozenset(
-    f"WEFT_{name}" for name in ("CONFIG", "RUN_ID", "ATTEMPT", "IDEMPOTENCY_KEY", "PROJECT", "TASK", "CORRELATION_ID")
+    f"WEFT_{name}"
+    for name in ("CONFIG", "CONTEXT", "RUN_ID", "ATTEMPT", "IDEMPOTENCY_KEY", "PROJECT", "TASK", "CORRELATION_ID")
 )
 """Where the file is, and what a command of a run is told of itself: it may well call weft."""
 

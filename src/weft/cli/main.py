@@ -36,6 +36,8 @@ COMMANDS = {
     "runs": Entry("weft.cli.runs:app", "What was done, is being done and waits."),
     "workers": Entry("weft.cli.workers:app", "Who does it."),
     "top": Entry("weft.cli.top:top", "Watch the queue, the runs and the workers."),
+    "login": Entry("weft.cli.login:login", "Speak to a weft elsewhere from now on."),
+    "context": Entry("weft.cli.context:app", "Which weft the commands speak to."),
     "config": Entry("weft.cli.config:config", "Print every setting and where its value comes from."),
     "doctor": Entry("weft.cli.doctor:doctor", "Check that everything weft needs is there."),
 }

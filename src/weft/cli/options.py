@@ -15,6 +15,7 @@ WORDS = {
     "--data-dir": "Where everything is kept that no URL puts elsewhere.",
     "--config": "A configuration file instead of weft.toml.",
     "--project": "The project of names that do not name one; lists show only this project.",
+    "--context": "The weft to speak to, by its name in `weft context list`.",
     "--json": "Print one JSON document instead of a table.",
 }
 
@@ -26,6 +27,7 @@ class Options:
     data_dir: str | None = None
     config: Path | None = None
     project: str | None = None
+    context: str | None = None
     json: bool = False
 
 
@@ -101,6 +103,7 @@ def shared() -> list[TyperOption]:
         TyperOption(param_decls=["--data-dir"], type=str, metavar="DIR", **_kept("--data-dir")),
         TyperOption(param_decls=["--config"], type=str, metavar="FILE", **_kept("--config")),
         TyperOption(param_decls=["--project"], type=str, metavar="NAME", **_kept("--project")),
+        TyperOption(param_decls=["--context"], type=str, metavar="NAME", **_kept("--context")),
         TyperOption(param_decls=["--json"], is_flag=True, **_kept("--json")),
     ]
 

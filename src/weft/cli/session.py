@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from weft.cli import contexts
 from weft.cli.options import options_of
 from weft.config import Config, Loaded, load
 from weft.errors import Invalid, Misconfigured, NotFound
@@ -30,10 +31,20 @@ def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = Fal
 
     A command that only looks makes no database: with ``create`` one is made where there is none.
     """
+    if (elsewhere := contexts.chosen(context)) is not None:
+        return asyncio.run(_ask_elsewhere(elsewhere, work))
     config = settings(context).config
     if not create:
         check_there(config)
     return asyncio.run(_ask(config, work))
+
+
+async def _ask_elsewhere(context: contexts.Context, work: Callable[[App], Awaitable[T]]) -> T:
+    """The same work on a weft elsewhere, whose client has the same front doors."""
+    from weft.client import connect
+
+    async with connect(context.url, context.token, ca_file=context.ca_file) as client:
+        return await work(cast("App", client))
 
 
 async def _ask(config: Config, work: Callable[[App], Awaitable[T]]) -> T:

@@ -1,0 +1,48 @@
+"""A weft elsewhere, with the same front doors as one that is here, as far as commands and programs need them."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from weft.client.connection import Connection
+from weft.client.runs import RemoteRuns
+from weft.client.tasks import RemoteTasks
+from weft.client.workers import RemoteWorkers
+
+
+class Client:
+    """One gateway, seen with one key."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.runs = RemoteRuns(connection)
+        self.tasks = RemoteTasks(connection)
+        self.workers = RemoteWorkers(connection)
+        self.bell = Silent()
+
+    async def ping(self) -> None:
+        """Raise where the gateway does not answer, or the key does not count."""
+        await self.connection.get(dict, "session")
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Silent:
+    """The bell of a weft elsewhere is rung there."""
+
+    async def flush(self) -> None:
+        return
+
+
+def connect(url: str, token: str, *, ca_file: str = "") -> Client:
+    """A client of the gateway at ``url``; nothing is sent before the first call."""
+    return Client(Connection(url, token, ca_file=ca_file))

@@ -1,0 +1,136 @@
+"""The line from a client to a gateway: calls with a key, and answers as values or as the errors that they tell of."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+
+from weft import errors
+from weft.errors import GatewayDown, Invalid, Misconfigured, WeftError
+
+ANSWER_SECONDS = 60.0
+CONNECT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+KINDS: dict[str, type[WeftError]] = {
+    "invalid": errors.Invalid,
+    "bad_request": errors.Invalid,
+    "not_found": errors.NotFound,
+    "conflict": errors.Conflict,
+    "changed_meanwhile": errors.ChangedMeanwhile,
+    "unknown_caller": errors.Unknown,
+    "not_allowed": errors.NotAllowed,
+    "queue_full": errors.QueueFull,
+    "database_down": errors.DatabaseDown,
+}
+"""The error that each code of a problem document tells of; others are told as they are."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is read of a problem document."""
+
+    code: str = ""
+    detail: str = ""
+
+
+class Connection:
+    """Calls one gateway with one key."""
+
+    def __init__(self, url: str, token: str = "", *, ca_file: str = "", basic: tuple[str, str] | None = None) -> None:
+        self.url = _checked(url)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if basic is not None:
+            self._headers = {"Authorization": aiohttp.BasicAuth(*basic, encoding="utf-8").encode()}
+        self._ssl = _trust(ca_file) if self.url.startswith("https:") else True
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, kind: Any, *path: object, **query: Any) -> Any:
+        return await self.call("GET", path, kind, query=query)
+
+    async def post(self, kind: Any, *path: object, body: Any = None, **query: Any) -> Any:
+        return await self.call("POST", path, kind, body=body, query=query)
+
+    async def call(
+        self,
+        method: str,
+        path: tuple[object, ...],
+        kind: Any,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make one call; ``kind`` is the type of its answer, bytes for one that is no JSON."""
+        address = self.url + "/v1/" + "/".join(quote(str(part), safe="") for part in path)
+        asked = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        sent = {**self._headers, **(headers or {})}
+        data = None
+        if body is not None:
+            data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
+        status, content = await self._once(method, f"{address}?{urlencode(asked)}" if asked else address, data, sent)
+        if status >= 300:
+            raise self._refusal(status, content)
+        return content if kind is bytes else self._decoded(content, kind)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _once(
+        self, method: str, address: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
+            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=True)
+        try:
+            async with self._session.request(
+                method, address, data=data, headers=headers, ssl=self._ssl, allow_redirects=False
+            ) as answer:
+                return answer.status, await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+
+    def _decoded(self, content: bytes, kind: Any) -> Any:
+        if kind is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.DecodeError, RecursionError) as problem:
+            raise GatewayDown(self.url, f"what answers there is no weft that this one understands: {problem}") from None
+
+    def _refusal(self, status: int, content: bytes) -> WeftError:
+        try:
+            told = msgspec.json.decode(content, type=Told)
+        except (msgspec.DecodeError, RecursionError):
+            told = Told()
+        if not told.code or status >= 500:
+            return GatewayDown(self.url, told.detail or f"status {status}")
+        kind = KINDS.get(told.code, WeftError)
+        error = kind.__new__(kind)
+        Exception.__init__(error, told.detail)  # the sentence was made where the error was
+        return error
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")) or "?" in url or "#" in url:
+        raise Invalid("the address of weft", url, "it must look like https://weft.example or http://127.0.0.1:6800")
+    return url.rstrip("/")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _trust(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as problem:
+        raise Misconfigured(
+            f"ca_file is {ca_file!r}; it must be a file of certificates in PEM ({problem})"
+        ) from problem

@@ -1,0 +1,98 @@
+"""Runs of a weft elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from weft.api.paging import Page, cursor
+from weft.client.connection import Connection
+from weft.client.values import attempt_of, run_of
+from weft.clock import iso
+from weft.documents import AttemptDocument, RunDocument
+from weft.runs.model import Attempt, NewRun, Run, Submitted
+
+MOST_A_PAGE = 500
+
+
+class Counts(msgspec.Struct, frozen=True):
+    ready: int
+    waiting: int
+    running: int
+    ended: dict[str, int]
+
+
+class RemoteRuns:
+    """What ``runs.Runs`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
+        """Runs newest first. ``where`` may name project, task, kind, state, trigger, outcome and correlation_id."""
+        asked = dict(where)
+        task_id = asked.pop("task_id", None)
+        found: list[Run] = []
+        after = None if before is None else cursor(before)
+        while len(found) < limit:
+            kind = Page[RunDocument]
+            page = await self._connection.get(kind, "runs", **asked, after=after, limit=min(limit, MOST_A_PAGE))
+            found += [run_of(each) for each in page.items if task_id in (None, each.task_id)]
+            after = page.next
+            if after is None:
+                break
+        return found[:limit]
+
+    async def get(self, run_id: int) -> Run:
+        return run_of(await self._connection.get(RunDocument, "runs", run_id))
+
+    async def attempts(self, run_id: int) -> list[Attempt]:
+        page = await self._connection.get(Page[AttemptDocument], "runs", run_id, "attempts")
+        return [attempt_of(each) for each in page.items]
+
+    async def log(self, run_id: int, attempt: int | None = None) -> bytes:
+        """The log of an attempt as far as it is known: of the newest one unless told."""
+        data: bytes = await self._connection.get(bytes, "runs", run_id, "log", attempt=attempt or None)
+        return data
+
+    async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
+        """What a running attempt has printed after ``after``; a piece is known by the place where it ends."""
+        whole = await self.log(run_id, attempt) if attempt else b""
+        begin = max(after, 0)
+        return [(len(whole), whole[begin:])] if len(whole) > begin else []
+
+    async def counts(self) -> dict[str, int]:
+        found = await self._connection.get(Counts, "runs", "counts")
+        return {"ready": found.ready, "waiting": found.waiting, "running": found.running}
+
+    async def ended(self, *, within_seconds: float) -> dict[str, int]:
+        found = await self._connection.get(Counts, "runs", "counts", within_seconds=max(1, round(within_seconds)))
+        ended: dict[str, int] = found.ended
+        return ended
+
+    async def cancel(self, run_id: int) -> Run:
+        return run_of(await self._connection.post(RunDocument, "runs", run_id, "cancel"))
+
+    async def again(self, run_id: int) -> Submitted:
+        submitted: Submitted = await self._connection.post(Submitted, "runs", run_id, "again")
+        return submitted
+
+    async def submit(self, new: Sequence[NewRun]) -> list[Submitted]:
+        """Queue runs that belong to no task, all or none."""
+        body = {"runs": [_body(run) for run in new]}
+        page = await self._connection.post(Page[Submitted], "runs", "batch", body=body)
+        submitted: list[Submitted] = page.items
+        return submitted
+
+
+def _body(run: NewRun) -> dict[str, Any]:
+    """The run as a request has it: its executor reads the spec, the rest stands beside it."""
+    spec: dict[str, Any] = msgspec.to_builtins(run.spec)
+    spec.pop("params", None)
+    told = {"project": run.project, "kind": run.kind, "name": run.task, "priority": run.priority}
+    told |= {"correlation_id": run.correlation_id, "not_before": iso(run.not_before)}
+    if run.idempotency_key is not None:
+        told["idempotency_key"] = run.idempotency_key
+    return told | spec

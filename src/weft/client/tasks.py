@@ -1,0 +1,120 @@
+"""Tasks of a weft elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from weft.api.paging import Page
+from weft.client.connection import Connection
+from weft.client.values import at, change_of, stored_of
+from weft.clock import Moment, iso
+from weft.documents import ChangeDocument, TaskDocument, TickDocument
+from weft.runs.model import Submitted
+from weft.tasks.changes import Change, Wanted
+from weft.tasks.model import Task
+from weft.tasks.store import Stored
+
+MOST_A_PAGE = 500
+
+
+class Applied(msgspec.Struct, frozen=True):
+    changes: list[ChangeDocument]
+
+
+class Backfilled(msgspec.Struct, frozen=True):
+    run_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What came of one tick of a schedule."""
+
+    fire_at: Moment | None
+    outcome: str
+    run_id: int | None
+    at: Moment | None
+
+
+class RemoteTasks:
+    """What ``tasks.Tasks`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self, project: str | None = None) -> list[Stored]:
+        found: list[Stored] = []
+        after = None
+        while True:
+            kind = Page[TaskDocument]
+            page = await self._connection.get(kind, "tasks", project=project, after=after, limit=MOST_A_PAGE)
+            found += [stored_of(each) for each in page.items]
+            after = page.next
+            if after is None:
+                return found
+
+    async def get(self, project: str, name: str) -> Stored:
+        return stored_of(await self._connection.get(TaskDocument, "tasks", project, name))
+
+    async def ticks(self, stored: Stored, limit: int = 20) -> list[Tick]:
+        """What came of the newest ticks of a task's schedule."""
+        task = stored.task
+        page = await self._connection.get(Page[TickDocument], "tasks", task.project, task.name, "ticks", limit=limit)
+        return [Tick(at(each.fire_at), each.outcome, each.run_id, at(each.at)) for each in page.items]
+
+    async def rehearse(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+        """What ``apply`` would change, and nothing else."""
+        return await self._apply(wanted, prune=prune, dry_run=True)
+
+    async def apply(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+        """Make the tasks and projects as ``wanted`` says, all or nothing; return what changed."""
+        return await self._apply(wanted, prune=prune, dry_run=False)
+
+    async def _apply(self, wanted: Wanted, *, prune: bool, dry_run: bool) -> list[Change]:
+        body = {"tasks": [_body(task) for task in wanted.tasks], "projects": wanted.projects}
+        applied = await self._connection.post(Applied, "tasks", "apply", body=body, prune=prune, dry_run=dry_run)
+        return [change_of(each) for each in applied.changes]
+
+    async def wanted(self, project: str | None = None) -> Wanted:
+        """All tasks, or those of a project, as ``apply`` takes them."""
+        return Wanted(tuple(stored.task for stored in await self.all(project)))
+
+    async def pause(self, project: str, name: str, *, paused: bool = True) -> Stored:
+        verb = "pause" if paused else "resume"
+        return stored_of(await self._connection.post(TaskDocument, "tasks", project, name, verb))
+
+    async def delete(self, project: str, name: str) -> None:
+        await self._connection.call("DELETE", ("tasks", project, name), None)
+
+    async def start(self, project: str, name: str, params: Mapping[str, Any] | None = None, **fields: Any) -> Submitted:
+        """Queue a run of the task now; ``fields`` may hold priority, idempotency_key, correlation_id, not_before."""
+        key = fields.pop("idempotency_key", None)
+        if fields.get("not_before") is not None:
+            fields["not_before"] = iso(fields["not_before"])
+        told = {field: value for field, value in fields.items() if value is not None and field != "trigger"}
+        submitted: Submitted = await self._connection.call(
+            "POST",
+            ("tasks", project, name, "start"),
+            Submitted,
+            body={"params": dict(params or {})} | told,
+            headers={} if key is None else {"Idempotency-Key": key},
+        )
+        return submitted
+
+    async def backfill(self, project: str, name: str, start: Moment, end: Moment) -> list[int]:
+        body = {"from": iso(start), "to": iso(end)}
+        found = await self._connection.post(Backfilled, "tasks", project, name, "backfill", body=body)
+        run_ids: list[int] = found.run_ids
+        return run_ids
+
+
+def _body(task: Task) -> dict[str, Any]:
+    """The task as a file has it: moments as texts."""
+    fields: dict[str, Any] = msgspec.to_builtins(task)
+    for name in ("once_at", "start_at"):
+        if fields.get("schedule", {}) and fields["schedule"].get(name):
+            fields["schedule"][name] = iso(fields["schedule"][name])
+    return fields

@@ -1,0 +1,23 @@
+"""Workers of a weft elsewhere."""
+
+from __future__ import annotations
+
+from weft.api.paging import Page
+from weft.client.connection import Connection
+from weft.client.values import worker_of
+from weft.documents import WorkerDocument
+from weft.workers.workers import WorkerInfo
+
+
+class RemoteWorkers:
+    """What ``workers.Workers`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[WorkerInfo]:
+        page = await self._connection.get(Page[WorkerDocument], "workers")
+        return [worker_of(each) for each in page.items]
+
+    async def get(self, name: str) -> WorkerInfo:
+        return worker_of(await self._connection.get(WorkerDocument, "workers", name))

@@ -1,0 +1,116 @@
+"""A weft elsewhere answers as one that is here does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.api.acting import visiting
+from tests.runs.acting import Hand, new_run
+from weft.access.model import EVERYWHERE, Role
+from weft.app import App
+from weft.client import Client, connect
+from weft.clock import seconds
+from weft.errors import Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
+from weft.runs.model import RunState
+from weft.tasks.changes import Wanted
+from weft.tasks.model import Task
+from weft.tasks.schedule import Schedule
+
+DAILY = Task(
+    name="prices",
+    project="shop",
+    kind="noop",
+    params={"country": "fr"},
+    schedule=Schedule(cron="30 2 * * *", zone="Europe/Paris"),
+    tags=("slow",),
+)
+
+
+@pytest_asyncio.fixture
+async def far(app: App) -> AsyncIterator[Client]:
+    async with visiting(app) as visitor:
+        _, token = await app.keys.create("test", {EVERYWHERE: Role.ADMIN}, by="test")
+        async with connect(visitor.address, token) as client:
+            yield client
+
+
+async def test_runs_are_found_as_they_are_there(app: App, far: Client) -> None:
+    ids = [run.run_id for run in await app.runs.submit([new_run() for _ in range(4)])]
+    found = await far.runs.find({"project": "shop"}, limit=3)
+    assert [run.id for run in found] == ids[:0:-1]
+    assert [run.id for run in await far.runs.find({}, before=ids[1])] == ids[:1]
+    here = await app.runs.get(ids[0])
+    there = await far.runs.get(ids[0])
+    assert (there.spec, there.state, there.task) == (here.spec, here.state, here.task)
+    assert abs(there.queued_at - here.queued_at) < seconds(0.001)
+
+
+async def test_a_run_is_queued_ended_and_queued_again_from_afar(app: App, far: Client) -> None:
+    [queued] = await far.runs.submit([new_run(task="once", kind="noop")])
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    assert lease.run_id == queued.run_id
+    assert (await far.runs.counts())["running"] == 1
+    with pytest.raises(Conflict, match="has not ended yet"):
+        await far.runs.again(queued.run_id)
+    await hand.end_all([lease], "succeeded")
+    assert (await far.runs.get(queued.run_id)).state is RunState.SUCCEEDED
+    [attempt] = await far.runs.attempts(queued.run_id)
+    assert (attempt.attempt, attempt.outcome) == (1, "succeeded")
+    assert (await far.runs.ended(within_seconds=60)) == {"succeeded": 1}
+    second = await far.runs.again(queued.run_id)
+    assert (await far.runs.cancel(second.run_id)).state is RunState.CANCELLED
+
+
+async def test_tasks_are_kept_and_read_back_whole(app: App, far: Client) -> None:
+    wanted = Wanted((DAILY,))
+    assert [change.what for change in await far.tasks.rehearse(wanted)] == ["create"]
+    assert await app.tasks.all() == []
+    assert [change.what for change in await far.tasks.apply(wanted)] == ["create"]
+    assert await far.tasks.apply(wanted) == []
+    stored = await far.tasks.get("shop", "prices")
+    assert stored.task == DAILY
+    assert [each.task for each in await far.tasks.all()] == [DAILY]
+    assert (await far.tasks.pause("shop", "prices")).task.paused
+    started = await far.tasks.start("shop", "prices", {"country": "de"}, idempotency_key="one")
+    assert (await far.tasks.start("shop", "prices", {"country": "de"}, idempotency_key="one")).run_id == started.run_id
+    assert (await far.runs.get(started.run_id)).spec.params == {"country": "de"}
+    await far.tasks.delete("shop", "prices")
+    with pytest.raises(NotFound, match="shop/prices"):
+        await far.tasks.get("shop", "prices")
+
+
+async def test_workers_are_seen_from_afar(app: App, far: Client) -> None:
+    hand = await Hand.join(app)
+    [worker] = await far.workers.all()
+    assert worker.id == hand.id
+    assert (await far.workers.get(worker.name)).labels == worker.labels
+
+
+async def test_errors_keep_their_kind_and_their_sentence(app: App, far: Client) -> None:
+    with pytest.raises(NotFound, match="there is no run 4711"):
+        await far.runs.get(4711)
+    with pytest.raises(Invalid, match="limit"):
+        await far.connection.get(dict, "runs", limit=0)
+    _, token = await app.keys.create("viewer", {"shop": Role.VIEWER}, by="test")
+    async with connect(far.connection.url, token) as viewer:
+        with pytest.raises(NotAllowed):
+            await viewer.tasks.apply(Wanted((DAILY,)))
+    async with connect(far.connection.url, "weft_none_none") as stranger:
+        with pytest.raises(Unknown):
+            await stranger.runs.find({})
+
+
+async def test_a_gateway_that_is_away_is_told_in_one_sentence() -> None:
+    async with connect("http://127.0.0.1:1", "weft_none_none") as client:
+        with pytest.raises(GatewayDown, match="does not answer"):
+            await client.runs.find({})
+
+
+@pytest.mark.parametrize("url", ["weft.example", "ftp://weft.example", "https://weft.example/?a=b"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(Invalid, match="the address of weft"):
+        connect(url, "")
