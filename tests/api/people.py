@@ -17,7 +17,8 @@ class Person:
     """Calls as a page in a browser does; ``csrf`` may be emptied to forget the token."""
 
     def __init__(self, door: Visitor, name: str) -> None:
-        self.door, self.name, self.cookie, self.csrf = door, name, "", ""
+        self.door = Visitor(door._session, door.app, door.address)  # without the key of whoever opened it
+        self.name, self.cookie, self.csrf = name, "", ""
 
     @classmethod
     async def new(cls, door: Visitor, name: str = "ada", grants: Grants | None = None) -> Person:
