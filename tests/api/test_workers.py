@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import msgspec
+import pytest
+
 from tests.api.acting import Visitor
 from tests.runs.acting import Hand
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
+from weft.api.v1 import settings
+from weft.config import Config
 
 
 async def test_workers_are_shown_by_name_and_number(admin: Visitor) -> None:
@@ -36,3 +43,24 @@ async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -
     assert (await owner.get("/v1/projects/bank")).status == 404
     assert (await owner.call("PUT", "/v1/projects/shop", {"weight": 0})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {})).json["tags"] == {}
+
+
+async def test_settings_are_told_to_an_admin_with_their_origin(
+    nobody: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CAPACITY", "10")
+    admin = await nobody.with_role(Role.ADMIN)
+    found = {each["name"]: each for each in (await admin.get("/v1/settings")).json["items"]}
+    assert set(found) == {each.name for each in fields(Config)}
+    assert (found["capacity"]["value"], found["capacity"]["origin"]) == (10, "WEFT_CAPACITY")
+    assert found["port"]["origin"] == "default"
+    assert found["data_dir"]["origin"] == "command line"
+    for role, project in ((Role.DEVELOPER, "*"), (Role.ADMIN, "shop")):
+        assert (await (await nobody.with_role(role, project)).get("/v1/settings")).status == 403
+
+
+def test_a_secret_is_shown_as_dots() -> None:
+    config = Config(database="postgresql://weft:hush@db/weft", secret_key="hush-hush", admin_password="hush-hush-hush")
+    shown = msgspec.json.encode([settings._document(each) for each in settings.explained(config)]).decode()
+    assert "hush" not in shown
+    assert "postgresql://weft:••••@db/weft" in shown

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from weft import __version__
+from weft.api.callers import COOKIE
 from weft.api.operation import PROBLEMS, Operation
-from weft.api.problems import EXAMPLE, TITLES, Problem
+from weft.api.problems import TITLES, Problem
 
 REFERENCE = "#/components/schemas/{name}"
 TITLE = "weft"
@@ -19,6 +20,14 @@ DESCRIPTION = """Runs crawlers: tasks, runs and workers that lose nothing.
 Errors are RFC 9457 problem documents with a stable `code`. Lists come in pages: give `next` as `after`.
 Send `Idempotency-Key` with what must not happen twice and `If-Match` with what you change."""
 
+EXAMPLES: dict[str, Any] = {"project": "shop", "name": "prices", "attempt": 1, "seconds": 10}
+"""Of path parameters; those that end in ``_id`` are numbers."""
+
+SECURITY = {
+    "key": {"type": "http", "scheme": "bearer", "description": "A key: weft_…"},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Of somebody who has logged in."},
+}
+
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
     types = [kind for each in operations for kind in (each.body, each.query, each.answer) if kind is not None]
@@ -26,14 +35,21 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     by_type = dict(zip([id(kind) for kind in [*types, Problem]], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_type, components)
-    bearer = {"type": "http", "scheme": "bearer", "description": "A key: weft_…"}
+        path = re.sub(r"{(\w+):\w+}", r"{\1}", each.path)
+        paths.setdefault(path, {})[each.method.lower()] = _operation(each, by_type, components)
+    for each in operations:
+        if each.query is not None:
+            components.pop(_name(by_type[id(each.query)]), None)
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": __version__, "description": DESCRIPTION, "license": {"name": "Apache-2.0"}},
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"key": bearer}},
+        "components": {
+            "schemas": components,
+            "responses": {f"problem_{status}": _problem(status, by_type[id(Problem)]) for status in PROBLEMS},
+            "securitySchemes": SECURITY,
+        },
     }
 
 
@@ -44,9 +60,9 @@ def _operation(each: Operation, by_type: dict[int, Any], components: dict[str, A
         "tags": [each.name.partition(".")[0]],
         "summary": each.summary,
         "description": " ".join(text.split()),
-        "parameters": [*_path_parameters(each), *_query_parameters(each, components), *_headers(each)],
+        "parameters": [*_path_parameters(each), *_query_parameters(each, by_type, components), *_headers(each)],
         "responses": _responses(each, by_type),
-        "security": [] if each.needs is None else [{"key": []}],
+        "security": [] if each.needs is None else [{name: []} for name in _credentials(each)],
     }
     if each.needs is not None:
         described["x-role"] = each.needs.label
@@ -58,18 +74,39 @@ def _operation(each: Operation, by_type: dict[int, Any], components: dict[str, A
     return described
 
 
+def _credentials(each: Operation) -> list[str]:
+    return ["session"] if each.callers == {"user"} else ["key", "session"] if "user" in each.callers else ["key"]
+
+
 def _path_parameters(each: Operation) -> list[dict[str, Any]]:
+    return [_path_parameter(name) for name in re.findall(r"{(\w+)(?::\w+)?}", each.path)]
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    is_number = name.endswith("_id") or isinstance(EXAMPLES.get(name), int)
+    schema: dict[str, Any] = {"type": "string", "minLength": 1}
+    if is_number:
+        schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+    example = EXAMPLES.get(name, 7 if is_number else name)
+    return {"name": name, "in": "path", "required": True, "schema": schema, "example": example}
+
+
+def _query_parameters(each: Operation, by_type: dict[int, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+    if each.query is None:
+        return []
+    fields: dict[str, Any] = components[_name(by_type[id(each.query)])]["properties"]
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)(?::\w+)?}", each.path)
+        {"name": name, "in": "query", "required": False, "schema": _given(schema)} for name, schema in fields.items()
     ]
 
 
-def _query_parameters(each: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
-    if each.query is None:
-        return []
-    fields: dict[str, Any] = components[each.query.__name__]["properties"]
-    return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields.items()]
+def _given(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a parameter is where it is given at all: an address cannot say null."""
+    if "anyOf" not in schema:
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]
+    return rest | kinds[0] if len(kinds) == 1 else rest | {"anyOf": kinds}
 
 
 def _headers(each: Operation) -> list[dict[str, Any]]:
@@ -80,14 +117,26 @@ def _headers(each: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(each: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
+    problems = {str(status): {"$ref": f"#/components/responses/problem_{status}"} for status in PROBLEMS}
     if each.answer is None and each.media_type == "application/json":
-        answers: dict[str, Any] = {"204": {"description": "Done"}}
-    else:
-        schema = by_type[id(each.answer)] if each.answer is not None else {"type": "string"}
-        media = {"schema": schema} | ({"example": each.example} if each.example is not None else {})
-        answers = {str(each.status): {"description": each.summary, "content": {each.media_type: media}}}
-    titles = dict(TITLES.values())
-    for status in PROBLEMS:
-        media = {"schema": by_type[id(Problem)], "example": EXAMPLE | {"status": status}}
-        answers[str(status)] = {"description": titles[status], "content": {"application/problem+json": media}}
-    return answers
+        return {"204": {"description": "Done"}} | problems
+    schema = by_type[id(each.answer)] if each.answer is not None else {"type": "string"}
+    media = {"schema": schema} | ({"example": each.example} if each.example is not None else {})
+    return {str(each.status): {"description": each.summary, "content": {each.media_type: media}}} | problems
+
+
+def _problem(status: int, schema: Any) -> dict[str, Any]:
+    code, title = next((code, title) for code, (number, title) in TITLES.items() if number == status)
+    example = {
+        "type": f"about:blank#{code}",
+        "title": title,
+        "status": status,
+        "detail": "one sentence: what, which, and what is allowed",
+        "code": code,
+        "request_id": "5f0c",
+    }
+    return {"description": title, "content": {"application/problem+json": {"schema": schema, "example": example}}}
+
+
+def _name(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"].rpartition("/")[2])

@@ -71,8 +71,10 @@ async def show(call: Call) -> TaskDocument:
     example_body={"kind": "shell", "spec": {"argv": ["crawl", "prices"]}, "schedule": "30 2 * * *"},
 )
 async def put(call: Call) -> TaskDocument:
-    """Make or replace a task. What only weft sets may be sent along and is not read, so that what was read can be sent
-    back with a change."""
+    """Make or replace a task.
+
+    What only weft sets may be sent along and is not read, so that what was read can be sent back with a change.
+    """
     project, name = _named(call)
     task = task_of(call.body, project, name)
     check_wanted(call, [task])
