@@ -9,7 +9,7 @@ delete an entry (``db/append_only.py``). What must stay secret is masked before 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +78,17 @@ class Audit:
         self._add_all(tx, [new])
 
     async def find(
-        self, where: Mapping[str, str], *, before: int | None = None, since: Moment | None = None, limit: int = 50
+        self,
+        where: Mapping[str, str],
+        *,
+        projects: Collection[str] | None = None,
+        before: int | None = None,
+        since: Moment | None = None,
+        limit: int = 50,
     ) -> list[Entry]:
-        """Entries whose fields are so, newest first."""
+        """Entries whose fields are so, of these projects or of all and of none, newest first."""
         conditions = [schema.audit.c[name] == value for name, value in where.items()]
+        conditions += [] if projects is None else [schema.audit.c.project.in_(sorted(projects))]
         conditions += [] if before is None else [schema.audit.c.id < before]
         conditions += [] if since is None else [schema.audit.c.at >= since]
         rows = await self._db.read(lambda tx: audit_store.find(tx, *conditions, limit=limit))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class Call:
     """Whether it was decided that the caller may do this; without, nothing is answered."""
     about: tuple[str, str] = ("", "")
     """The project and the thing that the call acts on, for the audit log."""
+    record: Mapping[str, Any] | None = None
+    """What the audit log keeps beside that, such as before and after; None: what was sent, without secrets."""
 
     def check(self, project: str, target: str = "", *, role: Role | None = None) -> None:
         """Refuse where the caller lacks the operation's role in ``project``.

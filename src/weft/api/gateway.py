@@ -23,6 +23,7 @@ from weft.access.model import Caller
 from weft.api.call import Call, converted, decoded
 from weft.api.callers import Callers
 from weft.api.guards import SECURITY, Hosts, check_head, read_body
+from weft.api.noting import note
 from weft.api.operation import Operation
 from weft.api.problems import Refused, encoded, problem_of
 from weft.api.rates import Rates
@@ -117,6 +118,8 @@ class Gateway:
         answer = await operation.handle(call)
         if operation.needs is not None and not call.checked:
             raise AssertionError(f"{operation.name} has not checked whether {caller.name} may do this")
+        if operation.changes and operation.audited:
+            await note(call)
         return _response(call, answer)
 
     async def _caller(self, request: Request, operation: Operation) -> Caller:

@@ -47,6 +47,8 @@ class Operation:
     example: Any = None
     """An answer."""
     example_body: Any = None
+    audited: bool = True
+    """Whether the audit log tells of each call that has changed something."""
 
     @property
     def changes(self) -> bool:

@@ -1,0 +1,91 @@
+"""The audit log: who did what, from where, to which thing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from weft.access.audit import Entry
+from weft.access.model import Role
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.api.paging import Page, page
+from weft.clock import iso, moment
+
+operations = Operations("audit")
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries to list."""
+
+    project: str | None = None
+    actor: str | None = None
+    """Kind and name: ``user:ada``, ``key:ci``, ``local:root``."""
+    action: str | None = None
+    """The name of an operation: ``runs.cancel``."""
+    target: str | None = None
+    since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    after: str | None = None
+    """The ``next`` of the page before."""
+    limit: Limit = 50
+
+
+class EntryDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that somebody did."""
+
+    id: int
+    at: str | None
+    actor: str
+    address: str
+    action: str
+    project: str
+    target: str
+    data: dict[str, Any] | None
+    previous: str
+    """The digest of the entry before it."""
+    digest: str
+
+
+EXAMPLE: dict[str, Any] = {
+    "id": 12,
+    "at": "2026-06-01T12:00:00.000Z",
+    "actor": "user:ada",
+    "address": "192.0.2.7",
+    "action": "runs.cancel",
+    "project": "shop",
+    "target": "run 7",
+    "data": {"request_id": "5f0c"},
+    "previous": "1f" * 32,
+    "digest": "2e" * 32,
+}
+
+
+@operations.get(
+    "/audit",
+    needs=Role.ADMIN,
+    query=Filter,
+    answer=Page[EntryDocument],
+    example={"items": [EXAMPLE], "next": None},
+)
+async def list_(call: Call) -> Page[EntryDocument]:
+    """List what was changed and by whom, newest first; of the projects that the caller is admin of."""
+    asked: Filter = call.query
+    where = {name: value for name in ("actor", "action", "target") if (value := getattr(asked, name)) is not None}
+    found = await call.app.audit.find(
+        where,
+        projects=call.visible(asked.project),
+        before=page(asked.after),
+        since=None if asked.since is None else moment(asked.since),
+        limit=asked.limit + 1,
+    )
+    return Page.of([entry_document(each) for each in found], asked.limit, lambda entry: entry.id)
+
+
+def entry_document(entry: Entry) -> EntryDocument:
+    fields = {name: getattr(entry, name) for name in EntryDocument.__struct_fields__}
+    fields |= {"at": iso(entry.at), "data": None if entry.data is None else msgspec.json.decode(entry.data)}
+    return EntryDocument(**fields)
