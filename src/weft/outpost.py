@@ -20,15 +20,14 @@ class Outpost:
 
     def __init__(self, config: Config, name: str, link: Link) -> None:
         protocol = RemoteProtocol(link)
-        broker = RemoteBroker(link, protocol)
         self._link, self._heart = link, Heart(protocol, config.heartbeat_seconds)
         self.is_refused = False
         self.worker = Worker(
             card_of(config, name),
             protocol,
             self._heart,
-            broker,
-            RemoteBlobs(link, protocol),
+            RemoteBroker(protocol),
+            RemoteBlobs(protocol),
             open_executor,
             folder=config.folder / "runs" / name,
             habits=habits_of(config, listen_seconds=LONGEST_WAIT_SECONDS),
@@ -40,8 +39,11 @@ class Outpost:
         try:
             await self.worker.run()
         finally:
-            self._heart.close()
-            await self._link.close()
+            await self.close()
+
+    async def close(self) -> None:
+        self._heart.close()
+        await self._link.close()
 
     def _refuse(self) -> None:
         self.is_refused = True

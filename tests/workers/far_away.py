@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -20,12 +21,12 @@ from weft.workers.remote import RemoteProtocol
 
 
 @asynccontextmanager
-async def gateway(app: App, port: int = 0) -> AsyncIterator[str]:
+async def gateway(app: App, scheme: str = "http") -> AsyncIterator[str]:
     """The address of a gateway of ``app``."""
     server = open_server(app)
-    found = await server.start("127.0.0.1", port)
+    found = await server.start("127.0.0.1", 0)
     try:
-        yield f"http://127.0.0.1:{found}"
+        yield f"{scheme}://127.0.0.1:{found}"
     finally:
         await server.close()
 
@@ -41,20 +42,89 @@ def far_config(address: str, folder: Path, **fields: object) -> Config:
 
 
 @asynccontextmanager
-async def far_away(app: App, address: str, name: str = "far", **fields: object) -> AsyncIterator[Outpost]:
+async def far_away(
+    app: App, address: str, name: str = "far", **fields: object
+) -> AsyncIterator[tuple[Outpost, asyncio.Task[None]]]:
     """A worker under way that has nothing but an address and a token."""
     folder = Path(app.config.data_dir) / f"{name}-{secrets.token_hex(4)}"
     config = far_config(address, folder, token=await join_token(app), **fields)
     outpost = await open_outpost(config, name)
     task = asyncio.create_task(outpost.run())
     try:
-        yield outpost
+        yield outpost, task
     finally:
         task.cancel()
         await asyncio.wait([task], timeout=PATIENCE_SECONDS)
         assert task.done(), "the worker did not end"
         if not task.cancelled() and (problem := task.exception()):
             raise problem
+
+
+class Line:
+    """A way to the gateway that breaks as the test says: it forwards bytes between two sockets."""
+
+    def __init__(self, address: str) -> None:
+        self.address = ""
+        self.target = address
+        self.cuts = 0
+        self.cuts_to_come = 0
+        """How many more connections break after some thousand bytes, wherever these end."""
+        self.answers_to_lose = 0
+        """How many more connections break as the gateway begins to answer."""
+        self._chance = random.Random(7)
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Line:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        await asyncio.sleep(0)
+
+    def cut(self) -> None:
+        """Break every connection now."""
+        for end in self._open:
+            end.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self.target.removeprefix("http://").partition(":")
+        try:
+            there, onward = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.transport.abort()
+            return
+        self._open |= {writer, onward}
+        budget = self._chance.randint(300, 6000)
+
+        async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter, is_answer: bool) -> None:
+            nonlocal budget
+            while data := await source.read(1024):
+                if is_answer and self.answers_to_lose:
+                    self.answers_to_lose -= 1
+                    return
+                budget -= len(data)
+                if budget < 0 and self.cuts_to_come:
+                    self.cuts_to_come -= 1
+                    self.cuts += 1
+                    return
+                sink.write(data)
+                await sink.drain()
+
+        tasks = [asyncio.ensure_future(carry(reader, onward, False)), asyncio.ensure_future(carry(there, writer, True))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in (writer, onward):
+                end.transport.abort()
+                self._open.discard(end)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Speaker:

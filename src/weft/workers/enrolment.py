@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from weft.workers.wire import Enrolling, Welcome
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 30.0
+TOKEN = re.compile(r"weft_[0-9a-f]+_[0-9a-f]+", re.ASCII)
 
 Connect = Callable[[str], Link]
 """A line to the gateway with a key or a token."""
@@ -45,6 +47,8 @@ async def enrolled(connect: Connect, gateway: str, file: Path, name: str, token:
     if not token:
         lacks = f"the key in {file} does not count any more" if key else f"worker {name} has no key for {gateway} yet"
         raise Misconfigured(f"{lacks}; give it a join token (`weft workers token` makes one) with --token-file")
+    if not TOKEN.fullmatch(token):
+        raise Misconfigured("the join token is not one of weft's (weft_…); `weft workers token` makes one")
     key = f"weft_{secrets.token_hex(6)}_{secrets.token_hex(32)}"
     keep_key(file, gateway, key)
     return await _enrol(connect, key, name, token)

@@ -51,6 +51,11 @@ class Gate:
         self._waits, self._uploads = Waits(db, broker, look_seconds), Uploads(blobs)
         self._owners: dict[int, Owner] = {}
 
+    @property
+    def waiting(self) -> int:
+        """How many workers wait for work here."""
+        return len(self._waits)
+
     async def enrol(self, caller: Caller, asked: Enrolling) -> Welcome:
         """Use up a join token: from here on the key that the worker has made counts, and the token does not."""
         await self._db.transact(lambda tx: self._enrol(tx, caller, asked))

@@ -32,7 +32,7 @@ class RemoteProtocol:
     """Speaks for one worker at a time, through a gateway."""
 
     def __init__(self, link: Link) -> None:
-        self._link = link
+        self.link = link
         self.worker_id = 0
         self.on_refused: Callable[[], None] = lambda: None
         """Called when the key does not count any more."""
@@ -58,7 +58,7 @@ class RemoteProtocol:
         """One try and no more: the heart has its own rhythm. A key that does not count holds nothing."""
         asked = wire.Beating(worker_id, beat)
         try:
-            return await self._link.call(
+            return await self.link.call(
                 "POST", "/v1/worker/heartbeat", Orders, body=asked, patience=0, seconds=BEAT_SECONDS
             )
         except Unknown:
@@ -89,14 +89,14 @@ class RemoteProtocol:
             return await self._finish(worker_id, [replace(batch[0], result=None, reason=note)])
 
     async def _post(self, path: str, body: object, kind: type[T]) -> T:
-        return await self._link.call("POST", f"/v1/worker/{path}", kind, body=body, patience=PATIENCE_SECONDS)
+        return await self.link.call("POST", f"/v1/worker/{path}", kind, body=body, patience=PATIENCE_SECONDS)
 
 
 class RemoteBroker:
     """A doorbell that hangs at the gateway: to wait is one long call."""
 
-    def __init__(self, link: Link, protocol: RemoteProtocol) -> None:
-        self._link, self._protocol = link, protocol
+    def __init__(self, protocol: RemoteProtocol) -> None:
+        self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._calls: set[asyncio.Future[wire.Woken]] = set()
         protocol.on_silence = self._doubt
@@ -109,7 +109,9 @@ class RemoteBroker:
         seconds = min(timeout, wire.LONGEST_WAIT_SECONDS)
         asked = wire.Waiting(self._protocol.worker_id, seconds)
         call = asyncio.ensure_future(
-            self._link.call("POST", "/v1/worker/wait", wire.Woken, body=asked, seconds=seconds + ANSWER_SECONDS)
+            self._protocol.link.call(
+                "POST", "/v1/worker/wait", wire.Woken, body=asked, seconds=seconds + ANSWER_SECONDS
+            )
         )
         self._calls.add(call)
         try:
@@ -139,8 +141,8 @@ class RemoteBroker:
 class RemoteBlobs:
     """Uploads the logs of ended runs, piece by piece; after a cut it goes on where it was."""
 
-    def __init__(self, link: Link, protocol: RemoteProtocol, patience: float = UPLOAD_PATIENCE_SECONDS) -> None:
-        self._link, self._protocol, self._patience = link, protocol, patience
+    def __init__(self, protocol: RemoteProtocol, patience: float = UPLOAD_PATIENCE_SECONDS) -> None:
+        self._protocol, self._patience = protocol, patience
 
     async def put(self, key: str, data: bytes) -> None:
         named = LOG_KEY.fullmatch(key)
@@ -154,7 +156,7 @@ class RemoteBlobs:
             try:
                 offset = await self._put_piece(path, data, offset, left)
             except Conflict:  # a piece before this one is missing
-                offset = (await self._link.call("GET", path, wire.Received, patience=left)).received
+                offset = (await self._protocol.link.call("GET", path, wire.Received, patience=left)).received
 
     async def get(self, key: str) -> bytes | None:
         raise NotAllowed("a remote worker reads no blobs")
@@ -165,4 +167,5 @@ class RemoteBlobs:
     async def _put_piece(self, path: str, data: bytes, offset: int, patience: float) -> int:
         piece = data[offset : offset + wire.PIECE]
         path = f"{path}&offset={offset}&total={len(data)}"
-        return (await self._link.call("PUT", path, wire.Received, data=piece, patience=patience)).received
+        call = self._protocol.link.call("PUT", path, wire.Received, data=piece, patience=patience)
+        return (await call).received

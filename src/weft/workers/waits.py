@@ -30,6 +30,9 @@ class Waits:
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     async def wait(self, labels: Collection[str], seconds: float) -> bool:
         """Return True once there may be work for ``labels``, False after ``seconds`` or when closed."""
         if self._closed:
