@@ -161,8 +161,10 @@ class Courier:
 
     async def _deliver(self, session: aiohttp.ClientSession, webhook: Webhook, secret: str, message: Message) -> None:
         tries = message.delivery.tries + 1
+        status: int | None = None
+        problem: str | None = "the event was forgotten before it could be sent"
         if message.event is None:
-            status, problem, tries = None, "the event was forgotten before it could be sent", MOST_TRIES
+            tries = MOST_TRIES
         else:
             status, problem = await _post(session, webhook.url, self._request(secret, message, message.event))
         values = {"status": status, "problem": problem} | self._outcome(tries, problem)

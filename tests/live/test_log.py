@@ -1,0 +1,72 @@
+"""A log that is followed gives out every byte once, whatever pieces it came in and whenever the reader comes back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import on_sqlite
+from tests.runs.acting import Hand, submit
+from weft.app import App
+from weft.errors import Invalid
+from weft.live.log import LARGEST_PIECE, LogTail, whole_characters
+
+
+@given(st.text(), st.integers(0, 20))
+def test_a_character_is_never_cut(text: str, cut: int) -> None:
+    data = text.encode()[:cut]
+    assert data[: whole_characters(data)].decode() == text.encode()[:cut].decode(errors="ignore")
+
+
+async def test_a_log_is_followed_through_its_attempts(app: App) -> None:
+    run_id = await submit(app, retries=1, delay_seconds=0)
+    hand = await Hand.join(app)
+    tail = LogTail(app.runs, run_id)
+    assert (await tail.look())[1] == []
+    lease = await hand.lease_one()
+    await hand.ship(lease, "grün".encode()[:3], 0)
+    assert [piece.text for piece in (await tail.look())[1]] == ["gr"]
+    await hand.ship(lease, "grün\n".encode()[3:], 1)
+    [piece] = (await tail.look())[1]
+    assert (piece.text, piece.start, piece.place) == ("ün\n", 2, "1.6")
+    await app.blobs.put("one", "grün\nlast\n".encode())
+    await hand.end(lease, "failed", log_key="one", log_bytes=11)
+    await app.runs.wake_waiting()
+    second = await hand.lease_one()
+    await hand.ship(second, b"again\n", 0)
+    _, pieces = await tail.look()
+    assert [(piece.attempt, piece.text) for piece in pieces] == [(1, "last\n"), (2, "again\n")]
+    resumed = LogTail(app.runs, run_id, "2.3")
+    assert [piece.text for piece in (await resumed.look())[1]] == ["in\n"]
+    await hand.ship(second, b"more\n", 1)
+    assert [piece.text for piece in (await resumed.look())[1]] == ["more\n"]
+    await app.blobs.put("two", b"again\nmore\nend\n")
+    await hand.end(second, log_key="two", log_bytes=15)
+    for each in (tail, resumed):
+        run, pieces = await each.look()
+        assert run.state == "succeeded"
+        assert "".join(piece.text for piece in pieces).endswith("end\n")
+    whole = (await LogTail(app.runs, run_id).look())[1]
+    assert "".join(piece.text for piece in whole) == "grün\nlast\nagain\nmore\nend\n"
+
+
+@on_sqlite
+async def test_a_long_log_comes_in_pieces_and_odd_bytes_do_not_stop_it(app: App) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    data = b"\xff\xfe" + "ü".encode() * LARGEST_PIECE + b"\xc3"
+    await app.blobs.put("one", data)
+    await hand.end(lease, log_key="one", log_bytes=len(data))
+    _, pieces = await LogTail(app.runs, run_id).look()
+    assert "".join(piece.text for piece in pieces) == "��" + "ü" * LARGEST_PIECE + "�"
+    assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
+    assert pieces[-1].end == len(data)
+
+
+@on_sqlite
+@pytest.mark.parametrize("place", ["", "x", "0.1", "1", "1.-1", "1.1.1", "1042"])
+async def test_another_place_is_refused(app: App, place: str) -> None:
+    with pytest.raises(Invalid, match="Last-Event-ID"):
+        LogTail(app.runs, 1, place)
