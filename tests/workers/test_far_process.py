@@ -1,0 +1,80 @@
+"""`weft worker --connect` as a user starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.measure import pss_megabytes
+from tests.cli.commanding import WEFT, environment
+from tests.conftest import on_sqlite
+from tests.runs.acting import submit
+from tests.waiting import eventually
+from tests.workers.acting import ended
+from tests.workers.far_away import gateway
+from weft.app import App
+from weft.runs.model import RunState
+
+MEGABYTES = 50.0
+UNUSED = ("sqlalchemy", "starlette", "uvicorn", "argon2", "cryptography", "psycopg", "rich", "weft.app", "weft.db")
+"""What a worker without a database has no use for."""
+
+pytestmark = on_sqlite
+
+
+@contextmanager
+def started(told: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-X", "importtime", "-m", "weft", "worker", *arguments]
+    with told.open("wb") as errors:
+        process = subprocess.Popen(command, env=environment(), stdout=errors, stderr=errors)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_one_address_and_one_token_make_a_worker(app: App, tmp_path: Path) -> None:
+    asked = [WEFT, "--data-dir", str(tmp_path), "--json", "workers", "token"]
+    made = await asyncio.to_thread(subprocess.run, asked, env=environment(), capture_output=True, check=True)
+    (tmp_path / "token").write_text(json.loads(made.stdout)["token"])
+    told = tmp_path / "told"
+    async with gateway(app) as address:
+        options = ("--connect", address, "--data-dir", str(tmp_path / "far"), "--name", "far")
+        with started(told, *options, "--token-file", str(tmp_path / "token")) as process:
+            run = await ended(app, await submit(app, kind="shell", spec={"argv": ["echo", "from afar"]}))
+            assert (run.state, run.worker, await app.runs.log(run.id)) == (RunState.SUCCEEDED, "far", b"from afar\n")
+            assert 10 < pss_megabytes(process.pid) <= MEGABYTES
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 30) == 0
+        assert (await app.workers.get("far")).state == "offline"
+        modules = {line.rsplit("|", 1)[1].strip() for line in told.read_text().splitlines() if "|" in line}
+        assert "aiohttp" in modules
+        assert not {name for name in modules if name.startswith(UNUSED)}
+
+
+async def test_a_worker_whose_key_is_revoked_ends_as_one_that_is_set_up_wrongly(app: App, tmp_path: Path) -> None:
+    _, token = await app.keys.create("join", {}, by="test", kind="join")
+    told = tmp_path / "told"
+    async with gateway(app) as address:
+        options = ("--connect", address, "--data-dir", str(tmp_path / "far"), "--name", "far", "--token", token)
+        with started(told, *options) as process:
+            await eventually(lambda: app.gate.waiting == 1)
+            (key,) = await app.keys.all("worker")
+            await app.keys.revoke(key.id)
+            assert await asyncio.to_thread(process.wait, 60) == 78
+    assert "the key of worker far was revoked; enrol it anew with another join token" in told.read_text()
+
+
+async def test_a_worker_of_a_gateway_knows_nothing_of_others(app: App, tmp_path: Path) -> None:
+    asked = [WEFT, "worker", "--connect", "https://master.example", "health"]
+    done = await asyncio.to_thread(
+        subprocess.run, asked, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "ask there" in done.stderr) == (78, True)
+    assert not (tmp_path / "weft-data").exists()
