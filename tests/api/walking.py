@@ -1,0 +1,182 @@
+"""How each operation of the API is called with real objects: the role walk and others go by this map."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal
+
+from sqlalchemy import insert
+
+from tests.runs.acting import Hand, submit
+from tests.tasks.scene import keep, noop
+from weft.access.model import Role
+from weft.app import App
+from weft.db import schema
+from weft.db.database import Transaction
+
+Values = dict[str, Any]
+Make = Callable[[App, str], Awaitable[Values]]
+
+_number = count(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One call: ``make`` makes the objects that it acts on in a project; what it returns fills the path, the query and
+    the body, where ``{project}`` stands for the project as well."""
+
+    make: Make | None = None
+    query: str = ""
+    body: Any = None
+    scope: Literal["project", "everywhere", "own"] = "project"
+    """Where the caller needs the role: in the project, in weft as a whole, or anywhere, for what is the caller's."""
+    role: Role | None = None
+    """What is needed in fact, where that is more than the operation says: another's key needs its admin."""
+
+    async def prepared(self, app: App, path: str, project: str) -> tuple[str, Any]:
+        values = {"project": project} | (await self.make(app, project) if self.make is not None else {})
+        return filled(path + self.query, values), filled(self.body, values)
+
+
+def filled(part: Any, values: Values) -> Any:
+    """``part`` with every ``{name}`` replaced; a text that is one name and nothing else becomes the value itself."""
+    if isinstance(part, str):
+        if part[:1] == "{" and part[1:-1] in values:
+            return values[part[1:-1]]
+        for name, value in values.items():
+            part = part.replace(f"{{{name}}}", str(value))
+        return part
+    if isinstance(part, dict):
+        return {filled(key, values): filled(value, values) for key, value in part.items()}
+    return [filled(each, values) for each in part] if isinstance(part, list) else part
+
+
+async def a_run(app: App, project: str) -> Values:
+    return {"run_id": await submit(app, project=project, task=f"of-{project}")}
+
+
+async def an_ended_run(app: App, project: str) -> Values:
+    run_id = await submit(app, project=project)
+    await app.runs.cancel(run_id)
+    return {"run_id": run_id}
+
+
+async def a_task(app: App, project: str) -> Values:
+    name = f"task-{next(_number)}"
+    await keep(app, noop(name, "0 * * * *", project=project))
+    return {"name": name}
+
+
+async def a_worker(app: App, project: str) -> Values:
+    name = f"worker-{next(_number)}"
+    await Hand.join(app, name)
+    return {"name": name}
+
+
+async def a_new_name(app: App, project: str) -> Values:
+    return {"name": f"new-{next(_number)}"}
+
+
+async def a_key(app: App, project: str) -> Values:
+    key, _ = await app.keys.create("walk", {project: Role.VIEWER}, by="somebody")
+    return {"key_id": key.id}
+
+
+async def a_user(app: App, project: str) -> Values:
+    name = f"user-{next(_number)}"
+    await app.users.create(name, "correct horse battery", {project: Role.VIEWER})
+    return {"name": name}
+
+
+async def a_secret(app: App, project: str) -> Values:
+    name = f"SECRET_{next(_number)}"
+    await app.secrets.set(project, name, "hush-hush-hush", by="test")
+    return {"name": name}
+
+
+async def a_webhook(app: App, project: str) -> Values:
+    webhook, _ = await app.webhooks.create(f"https://{project}.example/hook", by="test", project=project)
+    return {"webhook_id": webhook.id}
+
+
+async def a_delivery(app: App, project: str) -> Values:
+    made = await a_webhook(app, project)
+    run_id = (await an_ended_run(app, project))["run_id"]
+
+    def work(tx: Transaction) -> int:
+        event_id = tx.value(
+            schema.events.select()
+            .with_only_columns(schema.events.c.id)
+            .where(schema.events.c.run_id == run_id)
+            .limit(1)
+        )
+        row = {"webhook_id": made["webhook_id"], "event_id": event_id, "state": "given_up", "tries": 1, "created_at": 1}
+        return int(tx.execute(insert(schema.deliveries).values(row)).inserted_primary_key[0])
+
+    return made | {"delivery_id": await app.db.transact(work)}
+
+
+TASK_BODY = {"kind": "noop", "description": "of {project}"}
+RUN_BODY = {"project": "{project}", "task": "{name}"}
+WINDOW = {"from": "2026-05-01T00:00:00Z", "to": "2026-05-01T02:00:00Z"}
+PASSWORD = "another horse battery"
+
+WALK: dict[str, Step] = {
+    "audit.list": Step(query="?project={project}"),
+    "events.list": Step(query="?project={project}", make=a_run),
+    "keys.create": Step(body={"name": "walk", "role": "viewer", "project": "{project}"}),
+    "keys.list": Step(scope="own"),
+    "keys.revoke": Step(make=a_key, role=Role.ADMIN),
+    "keys.show": Step(make=a_key, role=Role.ADMIN),
+    "logs.stream": Step(make=an_ended_run),
+    "projects.list": Step(scope="own"),
+    "projects.put": Step(body={"weight": 2}),
+    "projects.show": Step(),
+    "runs.again": Step(make=an_ended_run),
+    "runs.again_many": Step(make=an_ended_run, body={"ids": ["{run_id}"]}),
+    "runs.attempts": Step(make=an_ended_run),
+    "runs.cancel": Step(make=a_run),
+    "runs.cancel_many": Step(make=a_run, body={"ids": ["{run_id}"]}),
+    "runs.counts": Step(query="?project={project}"),
+    "runs.list": Step(query="?project={project}", make=a_run),
+    "runs.log": Step(make=a_run),
+    "runs.show": Step(make=a_run),
+    "runs.start": Step(make=a_task, body=RUN_BODY),
+    "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),
+    "secrets.delete": Step(make=a_secret),
+    "secrets.list": Step(make=a_secret),
+    "secrets.set": Step(make=a_secret, body={"value": "hush-hush-hush-hush"}),
+    "secrets.show": Step(make=a_secret),
+    "session.show": Step(scope="own"),
+    "settings.list": Step(scope="everywhere"),
+    "tasks.apply": Step(make=a_new_name, body={"tasks": [{"name": "{name}", "project": "{project}", "kind": "noop"}]}),
+    "tasks.backfill": Step(make=a_task, body=WINDOW),
+    "tasks.delete": Step(make=a_task),
+    "tasks.list": Step(make=a_task, query="?project={project}"),
+    "tasks.pause": Step(make=a_task),
+    "tasks.put": Step(make=a_new_name, body=TASK_BODY),
+    "tasks.resume": Step(make=a_task),
+    "tasks.show": Step(make=a_task),
+    "tasks.start": Step(make=a_task, body={}),
+    "tasks.ticks": Step(make=a_task),
+    "users.change": Step(make=a_user, body={"active": False}, scope="everywhere"),
+    "users.create": Step(make=a_new_name, body={"name": "{name}", "password": PASSWORD}, scope="everywhere"),
+    "users.list": Step(scope="everywhere"),
+    "users.set_password": Step(make=a_user, body={"password": PASSWORD}, scope="everywhere"),
+    "users.show": Step(make=a_user, scope="everywhere"),
+    "webhooks.change": Step(make=a_webhook, body={"active": False}),
+    "webhooks.create": Step(body={"url": "https://shop.example/hook", "project": "{project}"}),
+    "webhooks.delete": Step(make=a_webhook),
+    "webhooks.deliveries": Step(make=a_delivery),
+    "webhooks.list": Step(make=a_webhook, query="?project={project}"),
+    "webhooks.replay": Step(make=a_delivery),
+    "webhooks.show": Step(make=a_webhook),
+    "workers.list": Step(scope="everywhere"),
+    "workers.show": Step(make=a_worker, scope="everywhere"),
+}
+"""Every operation that a key may call."""
+
+OPEN = {"docs.openapi", "docs.page", "health.alive", "health.ready", "session.start"}
+"""What anybody may call. A name is put here only by somebody who has thought about it."""
