@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from weft.access.model import Caller
+from weft.api import sockets
 from weft.api.call import Call, converted, decoded
 from weft.api.callers import Callers
 from weft.api.guards import SECURITY, Hosts, check_head, read_body
@@ -27,6 +29,7 @@ from weft.api.noting import note
 from weft.api.operation import Operation
 from weft.api.problems import Refused, encoded, problem_of
 from weft.api.rates import Rates
+from weft.api.sockets import EventSocket
 from weft.app import App
 from weft.errors import WeftError
 
@@ -75,8 +78,9 @@ class Gateway:
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise AssertionError(f"the gateway does not speak {scope['type']}")
+        if scope["type"] == "websocket":
+            await self._converse(WebSocket(scope, receive, send))
+            return
         request = Request(scope, receive)
         began, request_id = time.monotonic(), _request_id(request)
         try:
@@ -104,6 +108,20 @@ class Gateway:
             },
         )
 
+    async def _converse(self, socket: WebSocket) -> None:
+        """The one WebSocket there is. It takes the same way as a request until it is accepted."""
+        try:
+            self._hosts.check(socket)
+            if socket.url.path != sockets.PATH:
+                raise Refused("not_found", f"there is nothing at {socket.url.path[:200]}")
+            operation, _ = self._routes.find("GET", "/v1/events")
+            caller = await self._caller(socket, operation)
+            conversation = EventSocket(self.app, socket, caller, lambda: self._callers.of(socket, operation))
+        except Exception as error:
+            await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
+            return
+        await conversation.run()
+
     async def _answer(self, request: Request, request_id: str) -> Response:
         check_head(request)
         self._hosts.check(request)
@@ -122,7 +140,7 @@ class Gateway:
             await note(call)
         return _response(call, answer)
 
-    async def _caller(self, request: Request, operation: Operation) -> Caller:
+    async def _caller(self, request: HTTPConnection, operation: Operation) -> Caller:
         address = request.client.host if request.client else ""
         self._callers.check_origin(request, operation)
         if operation.needs is None:
@@ -132,7 +150,7 @@ class Gateway:
         self._rates.check(f"{caller.kind} {caller.id}")
         return caller
 
-    def _problem(self, error: Exception, request: Request, request_id: str) -> Response:
+    def _problem(self, error: Exception, request: HTTPConnection, request_id: str) -> Response:
         if not isinstance(error, WeftError):
             log.exception("a request failed", extra={"request_id": request_id, "path": request.url.path})
         problem, headers = problem_of(error, request_id)
@@ -148,6 +166,6 @@ def _response(call: Call, answer: Any) -> Response:
     return Response(msgspec.json.encode(answer), call.operation.status, call.headers, call.operation.media_type)
 
 
-def _request_id(request: Request) -> str:
+def _request_id(request: HTTPConnection) -> str:
     given = request.headers.get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)

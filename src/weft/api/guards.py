@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from weft.api.problems import Refused
 
@@ -37,7 +37,7 @@ class Hosts:
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(name.lower() for name in names)
 
-    def check(self, request: Request) -> None:
+    def check(self, request: HTTPConnection) -> None:
         name = host_name(request.headers.get("host", ""))
         if name not in self._names:
             raise Refused(

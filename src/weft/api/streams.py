@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.responses import StreamingResponse
 
-from weft.access.model import Caller
+from weft.access.model import Caller, Role
 from weft.api.call import Call
 from weft.errors import DatabaseDown, NotAllowed, NotFound, Unknown
 
@@ -42,8 +42,8 @@ def heartbeat(place: str) -> bytes:
 class Watch:
     """Knows whether the caller of a stream is still welcome, and when it was last told that the stream lives."""
 
-    def __init__(self, call: Call) -> None:
-        self._call, self.caller = call, call.caller
+    def __init__(self, caller: Caller, identify: Callable[[], Awaitable[Caller]], needs: Role) -> None:
+        self.caller, self._identify, self._needs = caller, identify, needs
         self._checked_at = self._told_at = time.monotonic()
 
     def told(self) -> None:
@@ -62,9 +62,9 @@ class Watch:
             return self.caller
         self._checked_at = time.monotonic()
         try:
-            self.caller = await self._call.identify()
-            if project is not None and self._call.operation.needs is not None:
-                self.caller.check(self._call.operation.needs, project)
+            self.caller = await self._identify()
+            if project is not None:
+                self.caller.check(self._needs, project)
         except (Unknown, NotAllowed, NotFound):
             return None
         except DatabaseDown:
