@@ -58,4 +58,4 @@ async def open_outpost(config: Config, name: str, proxy: str | None = None) -> O
 
 
 def key_file(config: Config, name: str) -> Path:
-    return config.folder / "keys" / f"{name}.key"
+    return config.folder / "worker-keys" / f"{name}.key"

@@ -28,7 +28,7 @@ NEEDS: dict[str, Any] = {
     "headers": {wire.VERSION_HEADER: "The version of the protocol that the worker speaks."},
 }
 JOIN = NEEDS | {"callers": frozenset({"join"})}
-WORKER = NEEDS | {"callers": frozenset({"worker"})}
+WORKER = NEEDS | {"callers": frozenset({"worker"}), "audited": False}
 
 CARD = {"name": "home-1", "host": "home", "pid": 17, "version": __version__, "capacity": 10, "labels": ["eu"]}
 WELCOME = {"name": "home-1", "version": __version__, "protocol": wire.PROTOCOL}
