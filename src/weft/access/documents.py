@@ -1,4 +1,4 @@
-"""Users and keys as JSON, for the API and the command line. No password and no secret is ever in one."""
+"""Users and keys as JSON, for the API and the command line. Only of a new one its secret is told."""
 
 from __future__ import annotations
 
@@ -36,6 +36,22 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: Time | None
     revoked_at: Time | None
     grants: dict[str, str]
+
+
+class UserMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A new user, and the password where it was made up."""
+
+    user: UserDocument
+    password: str | None = None
+    """Shown here and never again."""
+
+
+class KeyMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key and its token."""
+
+    key: KeyDocument
+    token: str
+    """Shown here and never again."""
 
 
 def user_document(user: User) -> UserDocument:

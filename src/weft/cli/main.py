@@ -35,6 +35,8 @@ COMMANDS = {
     "tasks": Entry("weft.cli.tasks:app", "What to do and when."),
     "runs": Entry("weft.cli.runs:app", "What was done, is being done and waits."),
     "workers": Entry("weft.cli.workers:app", "Who does it."),
+    "users": Entry("weft.cli.users:app", "Who may log in."),
+    "keys": Entry("weft.cli.keys:app", "How programs say who they are."),
     "top": Entry("weft.cli.top:top", "Watch the queue, the runs and the workers."),
     "login": Entry("weft.cli.login:login", "Speak to a weft elsewhere from now on."),
     "context": Entry("weft.cli.context:app", "Which weft the commands speak to."),

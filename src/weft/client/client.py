@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from weft.client.connection import Connection
+from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.runs import RemoteRuns
 from weft.client.tasks import RemoteTasks
 from weft.client.workers import RemoteWorkers
@@ -18,6 +19,8 @@ class Client:
         self.runs = RemoteRuns(connection)
         self.tasks = RemoteTasks(connection)
         self.workers = RemoteWorkers(connection)
+        self.users = RemoteUsers(connection)
+        self.keys = RemoteKeys(connection)
         self.bell = Silent()
 
     async def ping(self) -> None:

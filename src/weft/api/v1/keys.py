@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from weft.access.documents import KeyDocument, RoleName, key_document
+from weft.access.documents import KeyDocument, KeyMade, RoleName, key_document
 from weft.access.model import EVERYWHERE, Grants, Key, Role, role_of
 from weft.api.call import Call
 from weft.api.operation import Operations
@@ -38,14 +38,6 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     grants: dict[str, RoleName] | None = None
     """The role in each project, instead of role and project."""
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-
-
-class KeyMade(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key and its token."""
-
-    key: KeyDocument
-    token: str
-    """Shown here and never again."""
 
 
 KEY: dict[str, Any] = {

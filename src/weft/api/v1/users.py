@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from weft.access import passwords
-from weft.access.documents import RoleName, UserDocument, user_document
+from weft.access.documents import RoleName, UserDocument, UserMade, user_document
 from weft.access.model import Grants, Role, User, role_of
 from weft.api.call import Call
 from weft.api.operation import Operations
@@ -50,14 +50,6 @@ class NewPassword(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Another password."""
 
     password: Password
-
-
-class UserMade(msgspec.Struct, frozen=True, kw_only=True):
-    """A new user, and the password where it was made up."""
-
-    user: UserDocument
-    password: str | None = None
-    """Shown here and never again."""
 
 
 USER: dict[str, Any] = {

@@ -1,0 +1,102 @@
+"""``weft keys``: how programs say who they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.granting import EverywhereOption, GrantOption, RoleOption, grants_of, shown_grants
+from weft.cli.options import Command, Group, options_of, whole
+from weft.cli.output import ago, answer, shown, table
+from weft.cli.session import ask
+from weft.clock import now, seconds
+from weft.errors import NOT_SHOWN, Invalid
+
+if TYPE_CHECKING:
+    from weft.access.model import Grants, Key
+
+app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="How programs say who they are.")
+
+HEADINGS = ("KEY", "NAME", "STATE", "KIND", "MADE BY", "LAST USED", "EXPIRES", "MAY DO")
+MAKER = "command line"
+"""No user can have this name, so no user's leave revokes these keys."""
+
+DAY = 86_400
+
+
+@app.command("list", cls=Command)
+def list_(context: typer.Context) -> None:
+    """List the keys, what they may do, and when they were last used."""
+    from weft.access.documents import key_document
+
+    project = options_of(context).project
+    keys = [each for each in ask(context, lambda weft: weft.keys.all()) if _is_in(each, project)]
+    empty = "there is no key; `weft keys create` makes one"
+    answer(context, [key_document(each) for each in keys], lambda: table(HEADINGS, map(_row, keys), empty=empty))
+
+
+@app.command(cls=Command)
+def create(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What it is for; its roles unless told.")] = None,
+    role: RoleOption = None,
+    everywhere: EverywhereOption = False,
+    grant: GrantOption = None,
+    expires_days: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=whole("--expires-days", 1, 3650), help="Refuse it after so many days."),
+    ] = None,
+) -> None:
+    """Make a key; its token is shown this once and kept nowhere."""
+    from weft.access.documents import key_document
+
+    grants = grants_of(context, role, everywhere, grant)
+    if not grants:
+        raise Invalid("--role", NOT_SHOWN, "a key needs a --role in a --project, or --everywhere, or a --grant")
+    expires_at = None if expires_days is None else now() + seconds(expires_days * DAY)
+    key, token = ask(
+        context,
+        lambda weft: weft.keys.create(name or _called(grants), grants, by=MAKER, expires_at=expires_at),
+        create=True,
+    )
+    told = {"key": key_document(key), "token": token}
+    answer(context, told, lambda: f"key {key.id} is made: {_may(key)}\ntoken, shown this once: {token}")
+
+
+@app.command(cls=Command)
+def revoke(
+    context: typer.Context,
+    key_id: Annotated[
+        int, typer.Argument(metavar="KEY", parser=whole("the number of a key", 1, 2**63 - 1), help="Its number.")
+    ],
+) -> None:
+    """Revoke a key: it is refused everywhere within a second, and for good."""
+    from weft.access.documents import key_document
+
+    key = ask(context, lambda weft: weft.keys.revoke(key_id))
+    answer(context, key_document(key), lambda: f"key {key.id} ({shown(key.name)}) is revoked")
+
+
+def _called(grants: Grants) -> str:
+    return ", ".join(shown_grants(grants))[:100]
+
+
+def _is_in(key: Key, project: str | None) -> bool:
+    return project is None or bool({project, "*"} & key.grants.keys())
+
+
+def _row(key: Key) -> tuple[object, ...]:
+    used, expires = ago(key.last_used_at), ago(key.expires_at)
+    return (key.id, key.name, _state(key), key.kind, key.created_by, used, expires, shown_grants(key.grants))
+
+
+def _state(key: Key) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "ok" if key.is_valid(now()) else "expired"
+
+
+def _may(key: Key) -> str:
+    until = "" if key.expires_at is None else f", expires {ago(key.expires_at)}"
+    return f"{shown(shown_grants(key.grants))}{until}"

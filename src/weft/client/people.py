@@ -1,0 +1,101 @@
+"""Users and keys of a weft elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from weft.access.documents import KeyDocument, KeyMade, UserDocument, UserMade, role_names
+from weft.access.model import Grants, Key, User, role_of
+from weft.api.paging import Page
+from weft.client.connection import Connection
+from weft.client.values import at
+from weft.clock import Moment, iso
+from weft.errors import Conflict
+
+MOST_A_PAGE = 500
+
+T = TypeVar("T")
+
+
+class RemoteUsers:
+    """What ``users.Users`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[User]:
+        return sorted([_user(each) for each in await _pages(self._connection, UserDocument, "users")], key=_by_name)
+
+    async def get(self, name: str) -> User:
+        return _user(await self._connection.get(UserDocument, "users", name))
+
+    async def create(self, name: str, password: str, grants: Grants) -> User:
+        body = {"name": name, "password": password, "grants": role_names(grants)}
+        return _user((await self._connection.post(UserMade, "users", body=body)).user)
+
+    async def set_password(self, name: str, password: str) -> User:
+        await self._connection.call("PUT", ("users", name, "password"), None, body={"password": password})
+        return await self.get(name)
+
+    async def grant(self, name: str, grants: Grants) -> User:
+        return await self._change(name, grants=role_names(grants))
+
+    async def deactivate(self, name: str) -> User:
+        return await self._change(name, active=False)
+
+    async def activate(self, name: str) -> User:
+        return await self._change(name, active=True)
+
+    async def _change(self, name: str, **change: Any) -> User:
+        return _user(await self._connection.call("PATCH", ("users", name), UserDocument, body=change))
+
+
+class RemoteKeys:
+    """What ``keys.Keys`` is here, through a gateway. Whose the keys are, the gateway knows."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[Key]:
+        return [_key(each) for each in await _pages(self._connection, KeyDocument, "keys")]
+
+    async def create(
+        self, name: str, grants: Grants, *, by: str = "", kind: str = "api", expires_at: Moment | None = None
+    ) -> tuple[Key, str]:
+        if kind != "api":
+            raise Conflict(f"a {kind} key can only be made on the machine of the database")
+        body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at)}
+        made: KeyMade = await self._connection.post(KeyMade, "keys", body=body)
+        return _key(made.key), made.token
+
+    async def revoke(self, key_id: int) -> Key:
+        return _key(await self._connection.call("DELETE", ("keys", key_id), KeyDocument))
+
+
+async def _pages(connection: Connection, kind: type[T], noun: str) -> list[T]:
+    found: list[T] = []
+    after = None
+    while True:
+        page = await connection.get(Page[kind], noun, after=after, limit=MOST_A_PAGE)  # type: ignore[valid-type]
+        found += page.items
+        after = page.next
+        if after is None:
+            return found
+
+
+def _user(document: UserDocument) -> User:
+    return User(**_fields(document))
+
+
+def _key(document: KeyDocument) -> Key:
+    return Key(**_fields(document))
+
+
+def _fields(document: UserDocument | KeyDocument) -> dict[str, Any]:
+    fields = {name: getattr(document, name) for name in document.__struct_fields__}
+    times = {name: at(value) for name, value in fields.items() if name.endswith("_at")}
+    return fields | times | {"grants": {place: role_of(name) for place, name in document.grants.items()}}
+
+
+def _by_name(user: User) -> str:
+    return user.name

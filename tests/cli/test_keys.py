@@ -1,0 +1,84 @@
+"""``weft keys``: made, listed and revoked on the database of this machine."""
+
+import pytest
+
+from tests.cli.commanding import Shell
+from weft.access.model import EVERYWHERE, Role
+from weft.errors import Unknown
+
+SHOP = ("keys", "create", "--role", "operator", "--project", "shop")
+
+
+def test_a_key_is_shown_once_and_opens_the_door(shell: Shell) -> None:
+    made = shell.document(*SHOP, "--name", "ci")
+    caller = shell.act(lambda weft: weft.keys.caller(made["token"]))
+    assert (caller.name, caller.grants) == ("ci", {"shop": Role.OPERATOR})
+    assert made["token"].split("_")[2] not in shell.ok("keys", "list").out + shell.ok("keys", "list", "--json").out
+
+
+def test_a_person_is_told_the_token_and_what_it_may_do(shell: Shell) -> None:
+    first, second = shell.ok(*SHOP, "--expires-days", "30").lines
+    assert first == "key 1 is made: operator in shop, expires in 30 d"
+    assert second.startswith("token, shown this once: weft_")
+
+
+def test_a_key_may_have_several_roles_and_count_everywhere(shell: Shell) -> None:
+    made = shell.document("keys", "create", "--role", "viewer", "--everywhere", "--grant", "shop=admin")
+    assert made["key"]["grants"] == {"*": "viewer", "shop": "admin"}
+    assert made["key"]["name"] == "viewer everywhere, admin in shop"
+
+
+def test_keys_are_listed_with_their_state_and_by_project(shell: Shell) -> None:
+    shell.ok(*SHOP)
+    shell.ok("keys", "create", "--grant", "news=viewer")
+    shell.ok("keys", "create", "--role", "admin", "--everywhere")
+    shell.ok("keys", "revoke", "1")
+    lines = shell.ok("keys", "list").lines
+    assert [line.split()[0] for line in lines] == ["KEY", "1", "2", "3"]
+    assert "revoked" in lines[1]
+    assert [each["id"] for each in shell.document("keys", "list", "--project", "news")] == [2, 3]
+
+
+def test_a_revoked_key_is_refused(shell: Shell) -> None:
+    token = shell.document(*SHOP)["token"]
+    assert shell.ok("keys", "revoke", "1").out == "key 1 (operator in shop) is revoked\n"
+    with pytest.raises(Unknown):
+        shell.act(lambda weft: weft.keys.caller(token))
+
+
+def test_a_list_of_no_keys_says_so(shell: Shell) -> None:
+    shell.ok("users", "create", "ada", "--generate")
+    assert shell.ok("keys", "list").out == "there is no key; `weft keys create` makes one\n"
+    assert shell.document("keys", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "sentence"),
+    [
+        (("create",), 2, "a key needs a --role"),
+        (("create", "--role", "operator"), 2, "either --project or --everywhere"),
+        (("create", "--role", "operator", "--project", "shop", "--everywhere"), 2, "either --project or --everywhere"),
+        (("create", "--role", "owner", "--everywhere"), 2, "one of viewer, operator, developer, admin"),
+        (("create", "--everywhere", "--grant", "a=viewer"), 2, "it needs a --role"),
+        (("create", "--grant", "shop"), 2, "it must be PROJECT=ROLE"),
+        (("create", "--grant", "=viewer"), 2, "it must be PROJECT=ROLE"),
+        (("create", "--grant", "a b=viewer"), 2, "the project of a grant"),
+        (("create", "--role", "viewer", "--everywhere", "--expires-days", "0"), 2, "from 1 to 3650"),
+        (("create", "--role", "viewer", "--everywhere", "--name", "a\nb"), 2, "the name of a key"),
+        (("revoke", "x"), 2, "the number of a key"),
+        (("revoke", "7"), 1, "there is no key 7"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_in_one_sentence(
+    shell: Shell, args: tuple[str, ...], code: int, sentence: str
+) -> None:
+    shell.ok("users", "create", "ada", "--generate")
+    answer = shell("keys", *args)
+    assert (answer.code, answer.out, answer.err.count("\n")) == (code, "", 1)
+    assert sentence in answer.err
+    assert shell.act(lambda weft: weft.keys.all()) == []
+
+
+def test_a_key_of_the_command_line_may_do_what_it_was_told(shell: Shell) -> None:
+    token = shell.document("keys", "create", "--role", "admin", "--everywhere")["token"]
+    assert shell.act(lambda weft: weft.keys.caller(token)).grants == {EVERYWHERE: Role.ADMIN}
