@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -97,7 +98,7 @@ class Audit:
     async def every(self) -> AsyncIterator[Entry]:
         """All entries in the order in which they were written."""
         number = 0
-        while rows := await self._db.read(lambda tx, number=number: audit_store.after(tx, number, MOST_READ)):
+        while rows := await self._db.read(partial(audit_store.after, number=number, limit=MOST_READ)):
             for row in rows:
                 yield _entry(row)
             number = rows[-1].id

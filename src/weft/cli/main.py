@@ -40,6 +40,8 @@ COMMANDS = {
     "top": Entry("weft.cli.top:top", "Watch the queue, the runs and the workers."),
     "login": Entry("weft.cli.login:login", "Speak to a weft elsewhere from now on."),
     "context": Entry("weft.cli.context:app", "Which weft the commands speak to."),
+    "secrets": Entry("weft.cli.secrets:app", "What runs need and nobody may read."),
+    "audit": Entry("weft.cli.audit:app", "Who changed what."),
     "config": Entry("weft.cli.config:config", "Print every setting and where its value comes from."),
     "doctor": Entry("weft.cli.doctor:doctor", "Check that everything weft needs is there."),
 }

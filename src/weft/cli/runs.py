@@ -70,7 +70,7 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
             await weft.runs.get(run_id)
         return [await weft.runs.cancel(run_id) for run_id in run_ids]
 
-    found = ask(context, cancel_each)
+    found = ask(context, cancel_each, changes=True)
     from weft.documents import run_document
 
     words = {"running": "is asked to stop"}
@@ -85,7 +85,7 @@ def again(context: typer.Context, run_ids: RunIds) -> None:
     async def queue_each(weft: App) -> list[int]:
         return [(await weft.runs.again(run_id)).run_id for run_id in run_ids]
 
-    found = ask(context, queue_each)
+    found = ask(context, queue_each, changes=True)
     lines = [f"run {new} is queued for run {old}" for old, new in zip(run_ids, found, strict=True)]
     answer(context, [{"run_id": new} for new in found], lambda: "\n".join(lines))
 

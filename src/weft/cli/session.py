@@ -26,17 +26,18 @@ def settings(context: Any) -> Loaded:
     return load({"data_dir": options.data_dir}, file=options.config)
 
 
-def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = False) -> T:
+def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = False, changes: bool = False) -> T:
     """Open weft, do ``work`` and close it again, so that every doorbell is rung before the command ends.
 
-    A command that only looks makes no database: with ``create`` one is made where there is none.
+    A command that only looks makes no database: with ``create`` one is made where there is none. What ``changes``
+    something is told to the audit log.
     """
     if (elsewhere := contexts.chosen(context)) is not None:
         return asyncio.run(_ask_elsewhere(elsewhere, work))
     config = settings(context).config
     if not create:
         check_there(config)
-    return asyncio.run(_ask(config, work))
+    return asyncio.run(_ask(config, _noted(context, work) if changes else work))
 
 
 async def _ask_elsewhere(context: contexts.Context, work: Callable[[App], Awaitable[T]]) -> T:
@@ -53,6 +54,19 @@ async def _ask(config: Config, work: Callable[[App], Awaitable[T]]) -> T:
         return await work(app)
     finally:
         await app.close()
+
+
+def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App], Awaitable[T]]:
+    """The same work, which the audit log tells of once it is done; elsewhere the gateway does that."""
+
+    async def noted(app: App) -> T:
+        from weft.cli.noting import note
+
+        done = await work(app)
+        await note(app, context)
+        return done
+
+    return noted
 
 
 async def opened(config: Config) -> App:

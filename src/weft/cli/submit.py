@@ -79,7 +79,7 @@ def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> Non
             note(submitted_text(submitted, None))
         return submitted, await stay(weft, submitted.run_id, wait=wait, follow=follow, quiet=as_document)
 
-    submitted, run = ask(context, work, create=True)
+    submitted, run = ask(context, work, create=True, changes=True)
     document: dict[str, Any] = {"run_id": submitted.run_id, "fresh": submitted.fresh, "why": submitted.why}
     if run is not None:
         document["run"] = run_document(run)

@@ -81,7 +81,7 @@ def apply(
         confirm(context, "make these changes?", yes=yes)
         return await weft.tasks.apply(wanted, prune=prune), True
 
-    changes, applied = ask(context, make_so, create=True)
+    changes, applied = ask(context, make_so, create=True, changes=not dry_run)
     document = {"applied": applied, "changes": [change_document(change) for change in changes]}
     answer(context, document, lambda: summary(changes, done=applied))
 
@@ -138,7 +138,7 @@ def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
         await weft.tasks.delete(project, task)
         return stored
 
-    stored = ask(context, remove)
+    stored = ask(context, remove, changes=True)
     answer(context, task_document(stored), lambda: f"task {project}/{task} is deleted")
 
 
@@ -184,7 +184,7 @@ def backfill(
         except Invalid as problem:
             raise Invalid(option, text, problem.allowed) from problem
 
-    ids = ask(context, fill)
+    ids = ask(context, fill, changes=True)
     told = f"{len(ids)} runs queued: {ids[0]} to {ids[-1]}" if ids else "nothing to do: every tick has fired"
     answer(context, {"run_ids": ids}, lambda: told)
 
@@ -200,7 +200,7 @@ def export(context: typer.Context) -> None:
 
 
 def _set_paused(context: Any, name: str, paused: bool) -> Stored:
-    return ask(context, lambda weft: weft.tasks.pause(*full_name(context, name), paused=paused))
+    return ask(context, lambda weft: weft.tasks.pause(*full_name(context, name), paused=paused), changes=True)
 
 
 def _tell_stored(context: Any, stored: Stored, what: str) -> None:

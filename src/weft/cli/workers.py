@@ -49,7 +49,9 @@ def token(
 
     expires_at = now() + seconds(hours * 3600)
     key, secret = ask(
-        context, lambda weft: weft.keys.create(name, {}, by="command line", kind="join", expires_at=expires_at)
+        context,
+        lambda weft: weft.keys.create(name, {}, by="command line", kind="join", expires_at=expires_at),
+        changes=True,
     )
     answer(context, {"id": key.id, "token": secret, "expires_at": iso(expires_at)}, lambda: secret)
 

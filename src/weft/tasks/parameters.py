@@ -19,10 +19,12 @@ TEXTS = {"argv", "interpreter", "env", "headers"}
 
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], task: str) -> dict[str, Any]:
     """The value of every parameter; what is given must be known and of its default's type."""
-    for name in given:
+    for name, value in given.items():
         if name not in defaults:
             known = ", ".join(sorted(defaults)) or "none"
             raise Invalid(f"parameter of {task}", name, f"the task has these: {known}")
+        if "{secret:" in str(value):
+            raise Invalid(f"parameter {name} of {task}", value, "only the task itself may name a secret")
     values = {
         name: _typed(name, given[name], default) if name in given else default for name, default in defaults.items()
     }
