@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from weft.api.operation import Operation
 from weft.api.problems import Refused, encoded, problem_of
 from weft.api.rates import Rates
 from weft.api.sockets import EventSocket
+from weft.api.streams import Rechecks
 from weft.app import App
 from weft.errors import WeftError
 
@@ -76,6 +77,7 @@ class Gateway:
     def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts, rates: Rates) -> None:
         self.app, self.operations, self._rates = app, tuple(operations), rates
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
+        self._rechecks = Rechecks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -116,7 +118,7 @@ class Gateway:
                 raise Refused("not_found", f"there is nothing at {socket.url.path[:200]}")
             operation, _ = self._routes.find("GET", "/v1/events")
             caller = await self._caller(socket, operation)
-            conversation = EventSocket(self.app, socket, caller, lambda: self._callers.of(socket, operation))
+            conversation = EventSocket(self.app, socket, caller, self._again(socket, operation))
         except Exception as error:
             await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
             return
@@ -128,7 +130,7 @@ class Gateway:
         operation, values = self._routes.find(request.method, request.url.path)
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
-        call = Call(self.app, operation, request, caller, request_id, lambda: self._callers.of(request, operation))
+        call = Call(self.app, operation, request, caller, request_id, self._again(request, operation))
         if operation.query is not None:
             call.query = converted(dict(request.query_params), operation.query)
         if operation.body is not None:
@@ -149,6 +151,10 @@ class Gateway:
         caller = await self._callers.of(request, operation)
         self._rates.check(f"{caller.kind} {caller.id}")
         return caller
+
+    def _again(self, request: HTTPConnection, operation: Operation) -> Callable[[], Awaitable[Caller]]:
+        """Who calls, for what lasts longer than an answer."""
+        return lambda: self._rechecks.of(request, lambda: self._callers.of(request, operation))
 
     def _problem(self, error: Exception, request: HTTPConnection, request_id: str) -> Response:
         if not isinstance(error, WeftError):

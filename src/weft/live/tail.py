@@ -21,12 +21,12 @@ from weft.live.document import event_document
 from weft.live.position import WINDOW, Position
 from weft.loops import every, repeat
 
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.05
 MOST_READ = 500
 """How many events one look takes."""
 
 MOST_WAITING = 100
-"""How many batches a listener may be behind: at least ten seconds."""
+"""How many batches a listener may be behind: at least five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
