@@ -82,3 +82,13 @@ def test_what_is_asked_wrongly_is_refused_in_one_sentence(
 def test_a_key_of_the_command_line_may_do_what_it_was_told(shell: Shell) -> None:
     token = shell.document("keys", "create", "--role", "admin", "--everywhere")["token"]
     assert shell.act(lambda weft: weft.keys.caller(token)).grants == {EVERYWHERE: Role.ADMIN}
+
+
+def test_what_the_command_line_changes_is_in_the_audit_log_without_the_secret(shell: Shell) -> None:
+    made = shell.document(*SHOP)
+    password = shell.document("users", "create", "ada", "--generate")["password"]
+    text = shell.ok("audit", "list", "--json").out
+    assert "keys.create" in text
+    assert "users.create" in text
+    assert made["token"].split("_")[2] not in text
+    assert password not in text

@@ -59,6 +59,7 @@ def create(
         context,
         lambda weft: weft.keys.create(name or _called(grants), grants, by=MAKER, expires_at=expires_at),
         create=True,
+        changes=True,
     )
     told = {"key": key_document(key), "token": token}
     answer(context, told, lambda: f"key {key.id} is made: {_may(key)}\ntoken, shown this once: {token}")
@@ -74,7 +75,7 @@ def revoke(
     """Revoke a key: it is refused everywhere within a second, and for good."""
     from weft.access.documents import key_document
 
-    key = ask(context, lambda weft: weft.keys.revoke(key_id))
+    key = ask(context, lambda weft: weft.keys.revoke(key_id), changes=True)
     answer(context, key_document(key), lambda: f"key {key.id} ({shown(key.name)}) is revoked")
 
 

@@ -55,7 +55,7 @@ def create(
 
     grants = grants_of(context, role, everywhere, grant)
     password = password_from(password_file, name, generated=generate)
-    user = ask(context, lambda weft: weft.users.create(name, password, grants), create=True)
+    user = ask(context, lambda weft: weft.users.create(name, password, grants), create=True, changes=True)
     told = {"user": user_document(user), "password": password if generate else None}
     answer(context, told, lambda: f"user {user.name} is made: {_may(user)}{_once(password) if generate else ''}")
 
@@ -71,7 +71,7 @@ def password(
     from weft.access.documents import user_document
 
     new = password_from(password_file, name, generated=generate)
-    user = ask(context, lambda weft: weft.users.set_password(name, new))
+    user = ask(context, lambda weft: weft.users.set_password(name, new), changes=True)
     told = {"user": user_document(user), "password": new if generate else None}
     answer(context, told, lambda: f"user {user.name} has another password{_once(new) if generate else ''}")
 
@@ -86,19 +86,19 @@ def grant(
 ) -> None:
     """Let a user have these roles and no others; without any, none at all."""
     grants = grants_of(context, role, everywhere, grant)
-    _tell(context, ask(context, lambda weft: weft.users.grant(name, grants)))
+    _tell(context, ask(context, lambda weft: weft.users.grant(name, grants), changes=True))
 
 
 @app.command(cls=Command)
 def deactivate(context: typer.Context, name: NameArgument) -> None:
     """Let a user in no more: sessions end, and keys that the user has made are revoked."""
-    _tell(context, ask(context, lambda weft: weft.users.deactivate(name)))
+    _tell(context, ask(context, lambda weft: weft.users.deactivate(name), changes=True))
 
 
 @app.command(cls=Command)
 def activate(context: typer.Context, name: NameArgument) -> None:
     """Let a user in again; keys that were revoked stay so."""
-    _tell(context, ask(context, lambda weft: weft.users.activate(name)))
+    _tell(context, ask(context, lambda weft: weft.users.activate(name), changes=True))
 
 
 def _tell(context: typer.Context, user: User) -> None:

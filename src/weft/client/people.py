@@ -9,8 +9,7 @@ from weft.access.model import Grants, Key, User, role_of
 from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.clock import Moment, iso
-from weft.errors import Conflict
+from weft.clock import Moment, iso, now, seconds
 
 MOST_A_PAGE = 500
 
@@ -62,10 +61,17 @@ class RemoteKeys:
     async def create(
         self, name: str, grants: Grants, *, by: str = "", kind: str = "api", expires_at: Moment | None = None
     ) -> tuple[Key, str]:
-        if kind != "api":
-            raise Conflict(f"a {kind} key can only be made on the machine of the database")
+        if kind == "join":
+            return await self._create_join(name, expires_at)
         body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at)}
         made: KeyMade = await self._connection.post(KeyMade, "keys", body=body)
+        return _key(made.key), made.token
+
+    async def _create_join(self, name: str, expires_at: Moment | None) -> tuple[Key, str]:
+        body: dict[str, Any] = {"name": name}
+        if expires_at is not None:
+            body["hours"] = round((expires_at - now()) / seconds(3600), 4)
+        made: KeyMade = await self._connection.post(KeyMade, "worker-tokens", body=body)
         return _key(made.key), made.token
 
     async def revoke(self, key_id: int) -> Key:

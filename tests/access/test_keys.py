@@ -1,0 +1,68 @@
+"""API keys: what makes one count, and how soon a revoked one does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import OpenApp, SetClock, on_sqlite
+from tests.waiting import eventually
+from weft.access import keys
+from weft.access.model import Role
+from weft.app import App
+from weft.errors import Unknown
+
+
+async def is_refused(app: App, token: str) -> bool:
+    try:
+        await app.keys.caller(token)
+    except Unknown:
+        return True
+    return False
+
+
+async def test_a_revoked_key_is_refused_soon_even_where_it_was_just_believed(app: App, another_app: OpenApp) -> None:
+    other = await another_app()
+    key, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test")
+    assert (await other.keys.caller(token)).name == "k"
+    await app.keys.revoke(key.id)
+    assert await is_refused(app, token)
+    assert await eventually(lambda: is_refused(other, token))
+    assert keys.BELIEVED_SECONDS < 1
+
+
+@on_sqlite
+async def test_a_key_that_expires_is_refused_although_it_was_believed(app: App, clock: SetClock) -> None:
+    _, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test", expires_at=clock() + 1)
+    assert not await is_refused(app, token)
+    clock.forward(1)
+    assert await is_refused(app, token)
+
+
+@on_sqlite
+async def test_a_token_that_differs_in_one_character_is_nobodys(app: App) -> None:
+    _, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test")
+    last = "0" if token[-1] != "0" else "1"
+    for guess in (
+        token[:-1] + last,
+        token[:-1],
+        token + "0",
+        token.upper(),
+        token.replace("weft", "left"),
+        " " + token,
+    ):
+        assert await is_refused(app, guess), guess
+
+
+@on_sqlite
+@pytest.mark.parametrize("token", ["", "_", "weft__", "weft_x_y_z", "é" * 50, "\ud800", "weft_" + "a" * 10**5])
+async def test_what_is_no_token_is_nobodys(app: App, token: str) -> None:
+    assert await is_refused(app, token)
+
+
+async def test_the_use_of_a_key_is_noted(app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "NOTE_SECONDS", 0.0)
+    key, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test")
+    assert key.last_used_at is None
+    clock.forward(5)
+    await app.keys.caller(token)
+    assert (await app.keys.get(key.id)).last_used_at == clock()
