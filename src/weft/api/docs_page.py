@@ -33,13 +33,13 @@ POLICY = SECURITY["Content-Security-Policy"] + f"; style-src 'sha256-{STYLE_HASH
     example={"openapi": "3.1.0", "info": {"title": "weft", "version": __version__}},
 )
 async def openapi(call: Call) -> Response:
-    """The OpenAPI 3.1 document of this API."""
+    """Give every operation as an OpenAPI 3.1 document."""
     return Response(_document()[1], media_type="application/json")
 
 
 @operations.get("/docs", needs=None, media_type="text/html", example="<!doctype html>…")
 async def page(call: Call) -> Response:
-    """This page."""
+    """Show every operation as a page for people."""
     return Response(_page(), media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 

@@ -41,7 +41,9 @@ async def alive(call: Call) -> Alive:
     return Alive("ok", __version__)
 
 
-@operations.get("/readyz", needs=None, answer=Ready, example={"status": "ready", "checks": {"database": "ok"}})
+@operations.get(
+    "/readyz", needs=None, answer=Ready, also={503: Ready}, example={"status": "ready", "checks": {"database": "ok"}}
+)
 async def ready(call: Call) -> Response:
     """Tell whether what weft depends on answers; 503 where something does not."""
     found = {name: await _outcome(check) for name, check in call.app.checks().items()}

@@ -30,7 +30,12 @@ SECURITY = {
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    types = [kind for each in operations for kind in (each.body, each.query, each.answer) if kind is not None]
+    types = [
+        kind
+        for each in operations
+        for kind in (each.body, each.query, each.answer, *each.also.values())
+        if kind is not None
+    ]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
     by_type = dict(zip([id(kind) for kind in [*types, Problem]], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -117,7 +122,12 @@ def _headers(each: Operation) -> list[dict[str, Any]]:
 
 
 def _responses(each: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
-    problems = {str(status): {"$ref": f"#/components/responses/problem_{status}"} for status in PROBLEMS}
+    problems: dict[str, Any] = {
+        str(status): {"$ref": f"#/components/responses/problem_{status}"} for status in PROBLEMS
+    }
+    for status, kind in each.also.items():
+        content = {"application/json": {"schema": by_type[id(kind)]}}
+        problems[str(status)] = {"description": each.summary, "content": content}
     if each.answer is None and each.media_type == "application/json":
         return {"204": {"description": "Done"}} | problems
     schema = by_type[id(each.answer)] if each.answer is not None else {"type": "string"}

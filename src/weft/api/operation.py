@@ -39,6 +39,8 @@ class Operation:
     media_type: str = "application/json"
     """Of the answer, where it is no JSON."""
     status: int = 200
+    also: Mapping[int, Any] = field(default_factory=dict)
+    """Further statuses whose answer is JSON of a type of its own, and no problem."""
     largest_body: int = LARGEST_BODY
     callers: frozenset[str] = frozenset({"user", "key"})
     """The kinds of callers that may call it; workers have operations of their own."""
