@@ -31,12 +31,19 @@ SECRET_NAME = re.compile(rf"(?:^|[_.\-])(?:{WORDS})s?(?:$|[_.\-](?:key|value|id|
 USERINFO = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"<>]*@", re.IGNORECASE)
 SERVERS = re.compile(r"(\b(?:postgres|mysql|mariadb|redis|amqp)[a-z+]*://)\S*@", re.IGNORECASE)
 """Their URLs have no @ but after a password, which may have any character."""
-SCHEMES = re.compile(r"\b(Bearer|Basic|Digest|Negotiate|Token)(\s+)[A-Za-z0-9._~+/=:-]{6,}", re.IGNORECASE)
+SCHEMES = re.compile(
+    r"\b(Bearer(?=\s+\S)|(?:Basic|Digest|Negotiate|Token)(?=\s+\S*[0-9=]|\s+\S{20}))(\s+)[\w.~+/=:-]{6,}", re.IGNORECASE
+)
 OUR_KEYS = re.compile(r"\b(weft_[0-9a-f]{12}_)[0-9a-f]{16,}")
 ASSIGNED = re.compile(
     rf"(?P<name>[\w.\-]*(?:{WORDS})s?)(?P<is>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"'}}\])]+)",
     re.IGNORECASE,
 )
+
+SENTENCE = frozenset(
+    {"bearer", "basic", "digest", "negotiate", "token", "it", "is", "not", "must", "expected", "object", "invalid"}
+)
+"""Words after ``password:`` that go on with a sentence, or with a credential that was masked already."""
 
 
 class Values:
@@ -176,7 +183,7 @@ def _without_value(found: re.Match[str]) -> str:
     value = found["value"]
     if not is_secret(found["name"]) or MASK in value or SCHEMES.match(value) or value.startswith("{{secret:"):
         return found[0]
-    if value.lower() in ("bearer", "basic", "digest", "negotiate", "token"):  # what follows was masked already
+    if value.lower() in SENTENCE:
         return found[0]
     quoted = value[0] if value[0] in "\"'" else ""
     return f"{found['name']}{found['is']}{quoted}{MASK}{quoted}"

@@ -44,3 +44,10 @@ async def test_only_an_admin_of_the_project_keeps_its_secrets(nobody: Visitor) -
 async def test_a_wrong_value_is_refused(admin: Visitor, body: dict[str, object]) -> None:
     assert (await admin.call("PUT", f"{ADDRESS}/TOKEN", body)).status == 422
     assert (await admin.get(ADDRESS)).json["items"] == []
+
+
+@on_sqlite
+async def test_the_text_of_an_error_does_not_repeat_a_password(admin: Visitor) -> None:
+    for path in ("/v1/runs/amqp:%2F%2Fu:hunter22@h", "/v1/projects/shop/secrets/password=hunter22"):
+        answer = await admin.get(path)
+        assert (answer.status, b"hunter22" in answer.data) == (404, False)

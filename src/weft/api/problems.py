@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from weft import errors
+from weft.redaction import redacted
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +73,9 @@ def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, st
     """The document for an error, and the headers that go with it. Of a fault of ours nothing is told but its number."""
     code = error.code if isinstance(error, Refused) else _code(error)
     status, title = TITLES[code]
-    detail = str(error) if code != "internal" else f"this is a fault of weft; its log has more under {request_id}"
+    detail = redacted(str(error))
+    if code == "internal":
+        detail = f"this is a fault of weft; its log has more under {request_id}"
     field = error.what if isinstance(error, errors.Invalid) else None
     headers: dict[str, str] = {}
     if (seconds := getattr(error, "retry_after_seconds", None)) is not None:
