@@ -394,8 +394,5 @@ deliveries = table(
     sqlite_autoincrement=True,
 )
 
-cursors = table(
-    "cursors",  # how far a reader that takes every event has read, and which ids below that were not there yet
-    Column("reader", String(40), primary_key=True),
-    Column("position", Text, nullable=False),
-)
+# How far a reader that takes every event has read, and which ids below that were not there yet (live/position.py).
+cursors = table("cursors", Column("reader", String(40), primary_key=True), Column("position", Text, nullable=False))
