@@ -173,6 +173,7 @@ WALK: dict[str, Step] = {
     "webhooks.list": Step(make=a_webhook, query="?project={project}"),
     "webhooks.replay": Step(make=a_delivery),
     "webhooks.show": Step(make=a_webhook),
+    "worker_tokens.create": Step(body={"name": "walk"}, scope="everywhere"),
     "workers.list": Step(scope="everywhere"),
     "workers.show": Step(make=a_worker, scope="everywhere"),
 }

@@ -1,0 +1,55 @@
+"""Join tokens: each lets one remote worker in, once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from weft.access.documents import KeyMade, key_document
+from weft.access.model import Role
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.clock import now, seconds
+
+operations = Operations("worker_tokens")
+
+KEY: dict[str, Any] = {
+    "id": 8,
+    "kind": "join",
+    "prefix": "5f0c1b2a9d3e",
+    "name": "home",
+    "created_by": "ada",
+    "created_at": "2026-06-01T12:00:00.000Z",
+    "expires_at": "2026-06-02T12:00:00.000Z",
+    "last_used_at": None,
+    "revoked_at": None,
+    "grants": {},
+}
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A join token to make."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] = "join"
+    """What it is called where keys are listed."""
+    hours: Annotated[float, msgspec.Meta(ge=0.01, le=24 * 365)] = 24.0
+    """How long it may be used."""
+
+
+@operations.post(
+    "/worker-tokens",
+    needs=Role.ADMIN,
+    body=NewToken,
+    answer=KeyMade,
+    status=201,
+    example={"key": KEY, "token": "weft_5f0c1b2a9d3e_…"},
+    example_body={"name": "home", "hours": 24},
+)
+async def create(call: Call) -> KeyMade:
+    """Make a join token for one remote worker; it is told in the answer and never again."""
+    call.check_everywhere()
+    asked: NewToken = call.body
+    expires_at = now() + seconds(asked.hours * 3600)
+    key, token = await call.app.keys.create(asked.name, {}, by=call.caller.name, kind="join", expires_at=expires_at)
+    return KeyMade(key=key_document(key), token=token)

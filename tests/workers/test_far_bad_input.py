@@ -1,0 +1,102 @@
+"""What a broken or hostile worker may send: each is answered with a sentence, and none with a fault."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.generation import GenerationMode
+
+from tests.api.acting import Visitor, visiting
+from tests.conftest import on_sqlite
+from tests.runs.acting import submit_many
+from weft.api.openapi import document
+from weft.api.v1.worker_protocol import operations
+from weft.app import App
+from weft.runs.model import RunState
+
+DESCRIBED = schemathesis.openapi.from_dict(document([each for each in operations.all if "worker" in each.callers]))
+BOUNDED = settings(
+    max_examples=15,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+pytestmark = on_sqlite
+
+
+async def joined(visitor: Visitor) -> tuple[str, int]:
+    """The key of a worker that holds a run, and the worker's id."""
+    _, visitor.token = await visitor.app.keys.create("w1", {}, by="test", kind="worker")
+    card = {"name": "w1", "host": "here", "pid": 1, "version": "0", "capacity": 10}
+    answer = await visitor.post("/v1/worker/join", {"card": card, "request_id": "0" * 16})
+    worker_id = answer.json["worker_id"]
+    await submit_many(visitor.app, 2)
+    assert len((await visitor.post("/v1/worker/lease", {"worker_id": worker_id, "want": 1})).json["leases"]) == 1
+    return visitor.token, worker_id
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.name.lower())
+async def test_no_call_of_a_worker_is_answered_with_a_fault(app: App, mode: GenerationMode) -> None:
+    async with visiting(app) as visitor:
+        key, worker_id = await joined(visitor)
+        answers: list[tuple[str, int]] = []
+        for result in DESCRIBED.get_all_operations():
+            answers += await asyncio.to_thread(tried, result.ok(), mode, visitor.address, key, worker_id)
+    assert answers
+    assert [each for each in answers if each[1] >= 500] == []
+    assert {status for _, status in answers} & {200, 204, 400, 409, 422}
+
+
+def tried(operation: Any, mode: GenerationMode, address: str, key: str, worker_id: int) -> list[tuple[str, int]]:
+    """What came of made-up calls, most of which name the worker that the key is of."""
+    answers: list[tuple[str, int]] = []
+    headers = {"Authorization": f"Bearer {key}"}
+    with requests.Session() as session, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+
+        @seed(1)
+        @BOUNDED
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def call(case: Any) -> None:
+            for part in (case.body, case.query):
+                if isinstance(part, dict) and isinstance(part.get("worker_id"), int):
+                    part["worker_id"] = worker_id
+            if operation.path.endswith("/wait") and isinstance(case.body, dict):
+                case.body["seconds"] = 0
+            answer = case.call(base_url=address, headers=headers, session=session, timeout=30)
+            answers.append((f"{operation.method} {operation.path}", answer.status_code))
+
+        call()
+    return answers
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"outcome": "lost"},
+        {"outcome": "sublime"},
+        {"outcome": "succeeded", "result": "[1]"},
+        {"outcome": "succeeded", "result": '{"a":' * 5000 + "1" + "}" * 5000},
+        {"outcome": "succeeded", "result": "no JSON"},
+        {"outcome": "succeeded", "exit_code": 2**40},
+        {"outcome": "failed", "retry_after_seconds": -1},
+        {"outcome": "failed", "reason": 7},
+    ],
+)
+async def test_an_ending_that_makes_no_sense_ends_nothing(app: App, ending: dict[str, Any]) -> None:
+    async with visiting(app) as visitor:
+        _, worker_id = await joined(visitor)
+        (run,) = await app.runs.find({"state": RunState.RUNNING}, limit=2)
+        told = {"run_id": run.id, "attempt": 1} | ending
+        answer = await visitor.post("/v1/worker/finish", {"worker_id": worker_id, "endings": [told]})
+        assert (answer.status, answer.json["code"]) == (422, "invalid")
+        assert (await app.runs.get(run.id)).state is RunState.RUNNING
