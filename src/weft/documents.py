@@ -15,7 +15,6 @@ from weft.clock import Moment, iso
 from weft.runs.model import Attempt, Retry, Run, RunSpec, RunState
 from weft.tasks.changes import Change
 from weft.tasks.model import Task
-from weft.tasks.schedule import Schedule
 from weft.tasks.store import Stored
 from weft.tasks.words import starts
 from weft.workers.workers import WorkerInfo
@@ -198,14 +197,49 @@ class WorkerDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_document(run: Run, attempts: Sequence[Attempt] | None = None) -> RunDocument:
-    fields = {name: getattr(run, name) for name in _RUN_FIELDS}
-    listed = msgspec.UNSET if attempts is None else [attempt_document(each) for each in attempts]
-    return RunDocument(**_timed(fields), spec=spec_document(run.spec), attempts=listed)
+    """Field by field, not in a loop: a list has many runs."""
+    return RunDocument(
+        id=run.id,
+        project=run.project,
+        task=run.task,
+        task_id=run.task_id,
+        kind=run.kind,
+        trigger=run.trigger,
+        priority=run.priority,
+        state=run.state,
+        attempt=run.attempt,
+        tries=run.tries,
+        losses=run.losses,
+        worker=run.worker,
+        cancel_requested=run.cancel_requested,
+        fire_at=iso(run.fire_at),
+        queued_at=iso(run.queued_at),
+        not_before=iso(run.not_before),
+        started_at=iso(run.started_at),
+        finished_at=iso(run.finished_at),
+        outcome=run.outcome,
+        reason=run.reason,
+        exit_code=run.exit_code,
+        signal=run.signal,
+        correlation_id=run.correlation_id,
+        traceparent=run.traceparent,
+        spec=spec_document(run.spec),
+        result=None if run.result is None else dict(run.result),
+        attempts=msgspec.UNSET if attempts is None else [attempt_document(each) for each in attempts],
+    )
 
 
 def spec_document(spec: RunSpec) -> SpecDocument:
-    fields = {name: getattr(spec, name) for name in _SPEC_FIELDS}
-    return SpecDocument(**fields, retry=retry_document(spec.retry))
+    return SpecDocument(
+        spec=spec.spec,
+        params=spec.params,
+        labels=spec.labels,
+        tags=spec.tags,
+        timeout_seconds=spec.timeout_seconds,
+        grace_seconds=spec.grace_seconds,
+        log_bytes=spec.log_bytes,
+        retry=retry_document(spec.retry),
+    )
 
 
 @lru_cache(1000)
@@ -224,7 +258,7 @@ def task_document(stored: Stored, **more: Any) -> TaskDocument:
     fields |= {name: getattr(stored, name) for name in ("id", "revision", "missed", "updated_at", "next_fire_at")}
     return TaskDocument(
         **_timed(fields),
-        schedule=None if task.schedule is None else schedule_document(task.schedule),
+        schedule=None if task.schedule is None else _copied(ScheduleDocument, task.schedule),
         after=[_copied(AfterDocument, each) for each in task.after],
         retry=retry_document(task.retry),
         dedup=None if task.dedup is None else _copied(DedupDocument, task.dedup),
@@ -235,10 +269,6 @@ def task_document(stored: Stored, **more: Any) -> TaskDocument:
 def task_page(stored: Stored, ahead: Sequence[Moment], **more: Any) -> TaskDocument:
     """The task with what starts it, in words, and the times that lie ahead."""
     return task_document(stored, starts=starts(stored.task), next=[iso(at) for at in ahead], **more)
-
-
-def schedule_document(schedule: Schedule) -> ScheduleDocument:
-    return _copied(ScheduleDocument, schedule)
 
 
 def tick_document(tick: Any) -> TickDocument:
@@ -265,6 +295,4 @@ def _timed(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_RUN_FIELDS = [name for name in RunDocument.__struct_fields__ if name not in ("spec", "attempts")]
-_SPEC_FIELDS = [name for name in SpecDocument.__struct_fields__ if name != "retry"]
 _TASK_FIELDS = [name for name in Task.__struct_fields__ if name not in ("schedule", "after", "retry", "dedup")]

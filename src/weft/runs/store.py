@@ -22,6 +22,11 @@ runs, attempts, lanes = schema.runs, schema.attempts, schema.lanes
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 _encode = msgspec.json.encode
 
+_NAMES = tuple(Run.__dataclass_fields__)
+_STATES = {state.value: state for state in RunState}
+RUN = [runs.c[name] for name in _NAMES]
+"""The columns that people and programs see."""
+
 
 def lane_id(tx: Transaction, lane: Lane) -> int:
     """The id of ``lane``, which is created where it is new."""
@@ -85,7 +90,7 @@ def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[s
 
 
 def get(tx: Transaction, run_id: int, *, lock: bool = False) -> Run | None:
-    query = select(runs).where(runs.c.id == run_id)
+    query = select(*RUN).where(runs.c.id == run_id)
     row = tx.execute(query.with_for_update() if lock else query).first()
     return None if row is None else _run(row)
 
@@ -113,7 +118,7 @@ def newest(
         return together[:limit]
     if projects is not None and where["project"] not in projects:
         return []
-    query: Select[Any] = select(runs).where(*(_equals(name, value) for name, value in where.items()))
+    query: Select[Any] = select(*RUN).where(*(_equals(name, value) for name, value in where.items()))
     if before is not None:
         query = query.where(runs.c.id > before if oldest_first else runs.c.id < before)
     order = runs.c.id if oldest_first else runs.c.id.desc()
@@ -259,12 +264,10 @@ def wake_waiting(tx: Transaction, at: Moment, limit: int = 500) -> dict[int, int
 
 
 def _run(row: Any) -> Run:
-    return Run(
-        **{name: getattr(row, name) for name in _PLAIN},
-        state=RunState(row.state),
-        spec=_decode_spec(row.spec),
-        result=msgspec.json.decode(row.result) if row.result else None,
-    )
-
-
-_PLAIN = [name for name in Run.__dataclass_fields__ if name not in ("state", "spec", "result")]
+    """A run of the columns of ``RUN``; a list has many, so they are taken by place, not by name."""
+    fields = dict(zip(_NAMES, row, strict=True))
+    fields["state"] = _STATES[fields["state"]]
+    fields["spec"] = _decode_spec(fields["spec"])
+    if fields["result"] is not None:
+        fields["result"] = msgspec.json.decode(fields["result"])
+    return Run(**fields)
