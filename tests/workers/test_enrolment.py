@@ -107,6 +107,24 @@ async def test_a_token_is_good_for_nothing_else_and_neither_is_a_worker_key(app:
         assert (await admin.get("/v1/worker")).status == 403
 
 
+@on_sqlite
+async def test_a_token_made_over_the_api_lets_a_worker_in_and_the_audit_log_tells_of_it(
+    app: App, tmp_path: Path
+) -> None:
+    async with visiting(app) as visitor:
+        admin = await visitor.with_role(Role.ADMIN)
+        made = await admin.post("/v1/worker-tokens", {"name": "home"})
+        assert (made.status, made.json["key"]["kind"]) == (201, "join")
+        config = far_config(visitor.address, tmp_path, token=made.json["token"])
+        outpost = await open_outpost(config, "w1")
+        task = asyncio.create_task(outpost.run())
+        await eventually(lambda: app.gate.waiting == 1)
+        outpost.worker.drain()
+        await task
+        told = [entry["action"] for entry in (await admin.get("/v1/audit")).json["items"]]
+    assert sorted(told) == ["worker.enrol", "worker_tokens.create"]
+
+
 async def test_a_key_speaks_for_no_worker_but_its_own(app: App, caplog: pytest.LogCaptureFixture) -> None:
     async with gateway(app) as address, Speaker(app, address) as speaker:
         run_id = await submit(app)

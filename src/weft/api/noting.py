@@ -9,14 +9,9 @@ from typing import Any
 from weft.access.audit import LARGEST_DATA
 from weft.api.call import Call
 
-WORKERS = frozenset({"worker", "join"})
-"""What these do is told by the runs and by the events."""
-
 
 async def note(call: Call) -> None:
     """Add an entry for a call that has done what it was asked for."""
-    if call.caller.kind in WORKERS:
-        return
     client = call.request.client
     caller = replace(call.caller, address=call.caller.address or (client.host if client else ""))
     project, target = call.about

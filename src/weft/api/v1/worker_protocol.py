@@ -70,6 +70,7 @@ ENROLLING = {"name": "home-1", "prefix": "0123456789ab", "digest": "0" * 64}
 async def enrol(call: Call) -> wire.Welcome:
     """Use up a join token: from here on the key counts whose digest is sent."""
     gate, caller = _admit(call)
+    call.record = {"worker": call.body.name, "prefix": call.body.prefix}
     return await gate.enrol(caller, call.body)
 
 
