@@ -6,6 +6,7 @@ import pytest
 
 from tests.api.acting import Visitor
 from tests.api.listening import listening
+from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
 from weft.access.model import Role
 from weft.api import streams
@@ -44,6 +45,13 @@ async def test_a_log_is_only_for_those_who_may_view_the_run(nobody: Visitor) -> 
     async with listening(viewer, path) as ear:
         await nobody.app.runs.cancel(int(path.split("/")[3]))
         assert (await ear.event()).json["state"] == "cancelled"
+
+
+@on_sqlite
+async def test_a_stream_whose_database_is_gone_asks_to_come_back(admin: Visitor) -> None:
+    async with listening(admin, f"/v1/runs/{await submit(admin.app)}/log/stream") as ear:
+        admin.app.db.close()
+        assert await ear.last_words() == ["come back with the last id that you have"]
 
 
 async def test_a_revoked_key_ends_the_stream_of_a_log(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ client sends replaces what it listens to: ``{"project": …, "kind": …, "run_i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Annotated
@@ -19,15 +20,19 @@ from weft.api import streams
 from weft.api.call import LARGEST_ID, converted, decoded
 from weft.api.v1.events import kinds_of, seen_by
 from weft.app import App
-from weft.errors import WeftError
+from weft.errors import DatabaseDown, WeftError
 from weft.live.position import Position
 from weft.live.tail import Batch, Wanted
+
+log = logging.getLogger(__name__)
 
 PATH = "/v1/events/ws"
 LARGEST_MESSAGE = 4096
 
-GOING_AWAY, REFUSED = 1012, 1008
-"""Come back with the last id; and: what you are or what you sent is not accepted."""
+REFUSED = 1008
+"""What you are, or what you sent, is not accepted."""
+
+LATER = (1012, "come back with the last id that you have")
 
 Ending = tuple[int, str] | None
 """The code and the reason for which a socket is closed; None where the client has done so."""
@@ -98,17 +103,23 @@ class EventSocket:
                 return REFUSED, str(problem).encode()[:120].decode(errors="ignore")
 
     async def _tell(self) -> Ending:
+        try:
+            return await self._tell_all()
+        except WebSocketDisconnect:
+            return None
+        except DatabaseDown as problem:
+            log.warning("a socket is closed", extra={"why": str(problem)})
+            return LATER
+
+    async def _tell_all(self) -> Ending:
         async with aclosing(self._app.tail.follow(self._since, idle_seconds=streams.RECHECK_SECONDS)) as batches:
             async for batch in batches:
                 caller = await self._watch.still(self._project)
                 if caller is None:
                     return REFUSED, "the key is not valid any more, or may not see this"
                 self._wanted = seen_by(caller, self._wanted, self._project)
-                try:
-                    await self._pass_on(batch)
-                except WebSocketDisconnect:
-                    return None
-        return GOING_AWAY, "come back with the last id that you have"
+                await self._pass_on(batch)
+        return LATER
 
     async def _pass_on(self, batch: Batch) -> None:
         for told in batch.chosen(self._wanted):

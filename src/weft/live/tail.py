@@ -87,12 +87,13 @@ class Listener:
         self.joined = position.copy()
         self._waiting: asyncio.Queue[Batch | None] = asyncio.Queue()
 
-    def offer(self, batch: Batch) -> None:
-        """Keep a batch for the listener, or let go of one that is too slow."""
-        if self._waiting.qsize() < MOST_WAITING:
-            self._waiting.put_nowait(batch)
-        else:
+    def offer(self, batch: Batch) -> bool:
+        """Keep a batch for the listener; False, and the end, for one that is too slow."""
+        if self._waiting.qsize() >= MOST_WAITING:
             self.end()
+            return False
+        self._waiting.put_nowait(batch)
+        return True
 
     def end(self) -> None:
         """Forget what waits; nothing follows."""
@@ -163,8 +164,7 @@ class Tail:
             found = await self._db.read(self._beyond(self._position))
             batch = self._batch(found, self._position)
             if batch.told:
-                for listener in self._listeners:
-                    listener.offer(batch)
+                self._listeners = {listener for listener in self._listeners if listener.offer(batch)}
             self._position.give_up(self._clock())
             count += len(batch.told)
             if len(found) < MOST_READ:

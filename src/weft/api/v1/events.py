@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -16,11 +17,13 @@ from weft.api.call import LARGEST_ID, Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, cursor, page
 from weft.db.database import Transaction
-from weft.errors import Invalid
+from weft.errors import DatabaseDown, Invalid
 from weft.events import KINDS, Event
 from weft.live.document import EventDocument, event_document
 from weft.live.position import Position
 from weft.live.tail import Wanted
+
+log = logging.getLogger(__name__)
 
 operations = Operations("events")
 
@@ -95,19 +98,22 @@ async def _page(call: Call, wanted: Wanted, asked: Filter) -> Page[EventDocument
 async def _frames(call: Call, wanted: Wanted, project: str | None, since: str | None) -> AsyncIterator[bytes]:
     watch = streams.Watch(call.caller, call.identify, Role.VIEWER)
     yield b": weft\n\n"
-    async with aclosing(call.app.tail.follow(since, idle_seconds=streams.RECHECK_SECONDS)) as batches:
-        async for batch in batches:
-            caller = await watch.still(project)
-            if caller is None:
-                yield streams.REFUSED
-                return
-            wanted = seen_by(caller, wanted, project)
-            if frames := batch.frames(wanted):
-                yield frames
-                watch.told()
-            elif watch.is_silent:
-                yield streams.heartbeat(batch.place)
-                watch.told()
+    try:
+        async with aclosing(call.app.tail.follow(since, idle_seconds=streams.RECHECK_SECONDS)) as batches:
+            async for batch in batches:
+                caller = await watch.still(project)
+                if caller is None:
+                    yield streams.REFUSED
+                    return
+                wanted = seen_by(caller, wanted, project)
+                if frames := batch.frames(wanted):
+                    yield frames
+                    watch.told()
+                elif watch.is_silent:
+                    yield streams.heartbeat(batch.place)
+                    watch.told()
+    except DatabaseDown as problem:
+        log.warning("a stream of events ends", extra={"why": str(problem)})
     yield streams.GOODBYE
 
 

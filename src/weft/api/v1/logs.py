@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -12,8 +13,11 @@ from weft.access.model import Role
 from weft.api import streams
 from weft.api.call import Call
 from weft.api.operation import Operations
+from weft.errors import DatabaseDown, NotFound
 from weft.live.log import LogPiece, LogTail
 from weft.runs.model import ENDED, Run
+
+log = logging.getLogger(__name__)
 
 operations = Operations("logs")
 
@@ -65,7 +69,11 @@ async def _frames(call: Call, tail: LogTail, project: str) -> AsyncIterator[byte
         if await watch.still(project) is None:
             yield streams.REFUSED
             return
-        run, pieces = await tail.look()
+        try:
+            run, pieces = await tail.look()
+        except (DatabaseDown, NotFound) as problem:
+            log.warning("a stream of a log ends", extra={"why": str(problem)})
+            break
         for piece in pieces:
             yield _piece(piece)
         if run.state in ENDED:
