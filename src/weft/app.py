@@ -19,6 +19,7 @@ from weft.access.sealing import Sealer
 from weft.access.secrets import Secrets
 from weft.access.sessions import Sessions
 from weft.access.throttle import Throttle
+from weft.access.tokens import Tokens
 from weft.access.users import Users
 from weft.adapters import registry
 from weft.clock import Clock, now
@@ -61,6 +62,7 @@ class App:
     logins: Logins
     sessions: Sessions
     throttle: Throttle
+    tokens: Tokens
     sealer: Sealer
     secrets: Secrets
     audit: Audit
@@ -135,6 +137,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         logins=Logins(db, passwords, throttle),
         sessions=Sessions(db, clock),
         throttle=throttle,
+        tokens=Tokens(db, sealer, clock),
         sealer=sealer,
         secrets=secrets,
         audit=Audit(db, clock),

@@ -288,3 +288,34 @@ async def test_the_login_answers_where_to_go_on(nobody: Visitor) -> None:
     person = await Person.new(nobody)
     assert (await person.log_in(next="/runs/7")).json["next"] == "/runs/7"
     assert (await person.log_in(next="//evil.test")).json["next"] == "/"
+
+
+async def test_a_token_that_lasts_for_minutes_is_worth_what_its_issuer_may_do(nobody: Visitor) -> None:
+    viewer = await nobody.with_role(Role.VIEWER, "shop")
+    answer = await viewer.post("/v1/session/token", {"seconds": 60})
+    assert answer.status == 201
+    bearer = Visitor(nobody._session, nobody.app, nobody.address, answer.json["token"])
+    assert (await bearer.get("/v1/runs?project=shop")).status == 200
+    assert (await bearer.get("/v1/runs?project=other")).status == 403
+    assert (await bearer.get("/v1/users")).status == 403
+
+
+async def test_a_token_that_lasts_for_minutes_makes_nothing_that_lasts(admin: Visitor) -> None:
+    token = (await admin.post("/v1/session/token", {})).json["token"]
+    bearer = Visitor(admin._session, admin.app, admin.address, token)
+    assert (await bearer.get("/v1/keys")).status == 200
+    assert (await bearer.post("/v1/session/token", {})).status == 403
+    assert (await bearer.post("/v1/keys", {"name": "k", "role": "viewer", "project": "*"})).status == 403
+    assert len(await admin.app.keys.all()) == 1
+
+
+@on_sqlite
+@pytest.mark.parametrize("body", [{"seconds": 0}, {"seconds": 3601}, {"seconds": "60"}, {"for": "ever"}])
+async def test_a_token_that_cannot_be_is_refused(admin: Visitor, body: object) -> None:
+    assert (await admin.post("/v1/session/token", body)).status == 422
+
+
+@on_sqlite
+async def test_what_looks_like_a_token_and_is_none_is_refused(nobody: Visitor) -> None:
+    for token in ("..", "a.b.c", "eyJhbGciOiJub25lIn0.e30.", "x" * 3000 + ".y.z"):
+        assert (await nobody.get("/v1/session", headers={"Authorization": f"Bearer {token}"})).status == 401

@@ -149,6 +149,7 @@ WALK: dict[str, Step] = {
     "secrets.list": Step(make=a_secret),
     "secrets.set": Step(make=a_secret, body={"value": "hush-hush-hush-hush"}),
     "secrets.show": Step(make=a_secret),
+    "session.issue_token": Step(body={}, scope="own"),
     "session.show": Step(scope="own"),
     "settings.list": Step(scope="everywhere"),
     "tasks.apply": Step(make=a_new_name, body={"tasks": [{"name": "{name}", "project": "{project}", "kind": "noop"}]}),

@@ -86,6 +86,16 @@ class Sealer:
         """The same data key under the newest key."""
         return self._seal_key(self._unseal_key(key_id, sealed_key))
 
+    def derived(self, purpose: str, *, make: bool = False) -> dict[str, bytes]:
+        """For each key, newest first, one that is good for another purpose and tells nothing of it.
+
+        With ``make`` the first key is made where there is none.
+        """
+        self._read()
+        if make:
+            self.newest()
+        return {key_id: hmac.digest(key, purpose.encode(), "sha256") for key_id, key in self._keys.items()}
+
     def _seal_key(self, data_key: bytes) -> tuple[str, bytes]:
         key_id = self.newest()
         return key_id, _encrypted(self._keys[key_id], data_key, key_id)

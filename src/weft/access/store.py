@@ -75,6 +75,11 @@ def find_keys(tx: Transaction, *conditions: ColumnElement[bool]) -> list[Key]:
     return [_key(row, granted) for row in rows]
 
 
+def key(tx: Transaction, key_id: int) -> Key | None:
+    found = find_keys(tx, keys.c.id == key_id)
+    return found[0] if found else None
+
+
 def revoke_key(tx: Transaction, key_id: int, at: Moment) -> bool:
     """Revoke a key that still counts; one that was used up or revoked before stays as it is."""
     still = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)

@@ -1,4 +1,4 @@
-"""Who calls: a key (``Authorization: Bearer``), a name and a password (``Basic``), or a browser's session (a cookie).
+"""Who calls: a key or a short-lived token (``Bearer``), a name and a password (``Basic``), or a browser's session.
 
 A browser sends cookies, and passwords that it remembers, also for a page elsewhere. So whatever changes something must
 come from a page of ours, if it says where it comes from, and in a session bring the token that only our pages know.
@@ -29,7 +29,7 @@ class Callers:
 
     def __init__(self, app: App, hosts: Hosts) -> None:
         self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
-        self._hosts = hosts
+        self._tokens, self._hosts = app.tokens, hosts
 
     async def of(self, connection: HTTPConnection, operation: Operation) -> Caller:
         caller = await self._identify(connection, operation)
@@ -50,6 +50,9 @@ class Callers:
 
     async def _identify(self, connection: HTTPConnection, operation: Operation) -> Caller:
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and given.count(".") == 2:
+            connection.state.passed_on = True
+            return await self._tokens.caller(given.strip(), address_of(connection))
         if scheme.lower() == "bearer" and given:
             return await self._keys.caller(given.strip(), address_of(connection))
         if scheme.lower() == "basic" and given:
@@ -81,6 +84,14 @@ class Callers:
             )
         connection.state.session = session
         return _caller(session.user, address_of(connection))
+
+
+def refuse_passed_on(connection: HTTPConnection) -> None:
+    """Refuse to make something that lasts for a caller whose token lasts for minutes."""
+    if getattr(connection.state, "passed_on", False):
+        raise NotAllowed(
+            "a token that lasts for minutes makes neither keys nor tokens; use the key or the login itself"
+        )
 
 
 def address_of(connection: HTTPConnection) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from weft.access.documents import KeyDocument, KeyMade, RoleName, key_document
 from weft.access.model import EVERYWHERE, Grants, Key, Role, role_of
 from weft.api.call import Call
+from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
 from weft.api.paging import Page, page
 from weft.clock import Moment, iso, moment
@@ -81,6 +82,7 @@ async def create(call: Call) -> KeyMade:
 
     It may do no more than its maker may, and a key that is made with a key that expires expires no later.
     """
+    refuse_passed_on(call.request)
     asked: NewKey = call.body
     grants = _grants(asked)
     for project, role in grants.items():

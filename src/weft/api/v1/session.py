@@ -9,8 +9,9 @@ import msgspec
 from weft.access.documents import role_names
 from weft.access.model import Role, Session
 from weft.access.sessions import LONGEST
+from weft.access.tokens import LONGEST_SECONDS
 from weft.api.call import Call
-from weft.api.callers import COOKIE, address_of
+from weft.api.callers import COOKIE, address_of, refuse_passed_on
 from weft.api.onward import HOME, local
 from weft.api.operation import Operations
 from weft.clock import SECOND, iso
@@ -35,6 +36,19 @@ class PasswordChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     current: Password
     new: Password
+
+
+class TokenWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a token is wanted for."""
+
+    seconds: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_SECONDS)] = 300
+
+
+class TokenDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, to be sent as Authorization: Bearer."""
+
+    token: str
+    expires_at: str | None
 
 
 class SessionDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +139,24 @@ async def change_password(call: Call) -> None:
         raise Invalid("current", NOT_SHOWN, "it must be the password that you have now") from None
     await call.app.users.set_password(call.caller.name, asked.new)
     call.headers["Set-Cookie"] = _cookie(call, "", 0)
+
+
+@operations.post(
+    "/session/token",
+    needs=Role.VIEWER,
+    body=TokenWish,
+    answer=TokenDocument,
+    status=201,
+    example={"token": "eyJ…", "expires_at": "2026-06-01T12:05:00.000Z"},
+    example_body={"seconds": 300},
+)
+async def issue_token(call: Call) -> TokenDocument:
+    """Get a token (a JWT) that lasts for minutes, for a program that acts for the caller instead of having the key."""
+    call.check_own()
+    refuse_passed_on(call.request)
+    asked: TokenWish = call.body
+    token, until = await call.app.tokens.issue(call.caller, asked.seconds)
+    return TokenDocument(token=token, expires_at=iso(until * SECOND))
 
 
 def _document(

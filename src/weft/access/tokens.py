@@ -1,0 +1,143 @@
+"""Tokens that last for minutes: a program passes one on to another instead of its key (a JWT, RFC 7519).
+
+They are signed with HMAC-SHA-256 and nothing else, with keys that stem from those of this installation; the key's id
+is looked up among them and means nothing else. A token says who its bearer acts for, not what may be done: that is
+looked up when it is used, so it is worth nothing once that key is revoked, or that user is deactivated or has another
+password.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Any, Literal
+
+import msgspec
+
+from weft.access import store
+from weft.access.model import Caller
+from weft.access.sealing import Sealer
+from weft.clock import SECOND, Clock
+from weft.db.database import Database, Transaction
+from weft.errors import Invalid, NotAllowed, Unknown
+
+LONGEST_SECONDS = 3600
+LARGEST = 2000
+SKEW_SECONDS = 60
+"""How far the clock of another gateway may be ahead."""
+
+PURPOSE = "tokens that last for minutes"
+SUBJECT = re.compile(r"(key|user) ([1-9][0-9]{0,17})", re.ASCII)
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a header may say; whatever else it says is a reason to refuse it."""
+
+    kid: str
+    alg: Literal["HS256"] = "HS256"
+    typ: Literal["JWT"] = "JWT"
+
+
+class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sub: str
+    """Whom the bearer acts for: ``key 7`` or ``user 3``."""
+    iat: int
+    exp: int
+    jti: str
+    state: str = ""
+    """Of a user: what changes with the password."""
+    iss: Literal["weft"] = "weft"
+    aud: Literal["weft"] = "weft"
+
+
+class Tokens:
+    """Signs tokens and finds out whom they act for."""
+
+    def __init__(self, db: Database, sealer: Sealer, clock: Clock) -> None:
+        self._db, self._sealer, self._clock = db, sealer, clock
+
+    async def issue(self, caller: Caller, seconds: int) -> tuple[str, int]:
+        """A token for whoever acts for ``caller``, and the second of its end."""
+        if not 1 <= seconds <= LONGEST_SECONDS:
+            raise Invalid("seconds", seconds, f"it must be from 1 to {LONGEST_SECONDS}")
+        if caller.kind not in ("key", "user"):
+            raise NotAllowed(f"a {caller.kind} may not have others act for it")
+        at = self._clock() // SECOND
+        state = await self._db.read(lambda tx: _state(tx, caller.kind, caller.id))
+        claims = Claims(
+            sub=f"{caller.kind} {caller.id}", iat=at, exp=at + seconds, jti=secrets.token_hex(8), state=state
+        )
+        key_id, key = next(iter(self._sealer.derived(PURPOSE, make=True).items()))
+        signed = _encoded(Header(key_id)) + "." + _encoded(claims)
+        return f"{signed}.{_base64(_signature(key, signed))}", claims.exp
+
+    async def caller(self, token: str, address: str = "") -> Caller:
+        """Whom the bearer acts for, with what that may do now; Unknown where the token does not count."""
+        claims = self._claims(token)
+        at = self._clock() // SECOND
+        in_time = claims is not None and claims.iat <= at + SKEW_SECONDS and at < claims.exp
+        if claims is None or not in_time or claims.exp - claims.iat > LONGEST_SECONDS:
+            raise _refusal()
+        subject = SUBJECT.fullmatch(claims.sub)
+        if subject is None:
+            raise _refusal()
+        kind, number = subject[1], int(subject[2])
+        found = await self._db.read(lambda tx: self._subject(tx, kind, number, claims.state))
+        if found is None:
+            raise _refusal()
+        return Caller(name=found.name, kind=kind, grants=found.grants, id=number, address=address)
+
+    def _claims(self, token: str) -> Claims | None:
+        parts = token.split(".") if len(token) <= LARGEST and token.isascii() else []
+        if len(parts) != 3:
+            return None
+        try:
+            header = msgspec.json.decode(_bytes(parts[0]), type=Header)
+            key = self._sealer.derived(PURPOSE).get(header.kid)
+            if key is None or not hmac.compare_digest(_bytes(parts[2]), _signature(key, f"{parts[0]}.{parts[1]}")):
+                return None
+            return msgspec.json.decode(_bytes(parts[1]), type=Claims)
+        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
+            return None
+
+    def _subject(self, tx: Transaction, kind: str, number: int, state: str) -> Any:
+        """The key or user, if it still counts."""
+        if kind == "key":
+            key = store.key(tx, number)
+            return key if key is not None and key.kind == "api" and key.is_valid(self._clock()) else None
+        user = store.user(tx, number)
+        return user if user is not None and user.active and _state(tx, kind, number) == state else None
+
+
+def _state(tx: Transaction, kind: str, number: int) -> str:
+    user = store.user(tx, number) if kind == "user" else None
+    stored = store.password_of(tx, user.name) if user is not None else None
+    return hashlib.sha256(f"state of {stored}".encode()).hexdigest()[:16] if stored else ""
+
+
+def _refusal() -> Unknown:
+    return Unknown("the token does not count, or no longer; ask for a new one")
+
+
+def _signature(key: bytes, signed: str) -> bytes:
+    return hmac.digest(key, signed.encode(), "sha256")
+
+
+def _encoded(part: Header | Claims) -> str:
+    return _base64(msgspec.json.encode(part))
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    """What was encoded, if in the one way there is."""
+    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    if _base64(data) != text:
+        raise ValueError("not the plain form")
+    return data
