@@ -28,9 +28,11 @@ from weft.db.database import Database, open_database
 from weft.db.migrate import migrate, refuse_unsafe
 from weft.equipment import card_of, habits_of, open_executor
 from weft.live.tail import Tail
+from weft.metrics import Meter
 from weft.ports import Blobs, Broker
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
+from weft.runs.measuring import Measure
 from weft.runs.runs import Runs
 from weft.tasks import taskfile
 from weft.tasks.changes import Wanted
@@ -66,6 +68,8 @@ class App:
     sealer: Sealer
     secrets: Secrets
     audit: Audit
+    meter: Meter
+    measure: Measure
     bell: Bell
     runs: Runs
     leases: Leases
@@ -125,6 +129,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     runs = Runs(db, blobs, bell, clock)
     leases = Leases(db, bell, clock)
     secrets = Secrets(db, sealer, clock)
+    meter = Meter()
     protocol = DirectProtocol(db, leases, secrets, clock)
 
     return App(
@@ -141,6 +146,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         sealer=sealer,
         secrets=secrets,
         audit=Audit(db, clock),
+        meter=meter,
+        measure=Measure(db, meter, clock),
         bell=bell,
         runs=runs,
         leases=leases,

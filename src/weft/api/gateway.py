@@ -33,9 +33,11 @@ from weft.api.sockets import EventSocket
 from weft.api.streams import Rechecks
 from weft.app import App
 from weft.errors import WeftError
+from weft.metrics import REQUEST_SECONDS, REQUESTS
 
 log = logging.getLogger(__name__)
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NOBODY = Caller(name="nobody", kind="nobody")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -91,6 +93,7 @@ class Gateway:
             return
         except Exception as error:
             response = self._problem(error, request, request_id)
+        self._measure(request.method, response.status_code, time.monotonic() - began)
         for name, value in SECURITY.items():
             response.headers.setdefault(name, value)
         if request.url.scheme == "https":
@@ -123,6 +126,11 @@ class Gateway:
             await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
             return
         await conversation.run()
+
+    def _measure(self, method: str, status: int, seconds: float) -> None:
+        named = method if method in METHODS else "other"  # anybody may send any word
+        self.app.meter.count(REQUESTS, named, str(status))
+        self.app.meter.observe(REQUEST_SECONDS, seconds, named)
 
     async def _answer(self, request: Request, request_id: str) -> Response:
         check_head(request)

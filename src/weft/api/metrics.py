@@ -1,0 +1,108 @@
+"""``/metrics``: what this gateway has counted and how the whole weft stands, as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from weft import __version__
+from weft import metrics as m
+from weft.access.model import Role
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.app import App
+from weft.clock import now
+from weft.workers.workers import WorkerInfo
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+operations = Operations("metrics", prefix="")
+
+Values = Mapping[tuple[str, ...], float]
+
+
+@operations.get("/metrics", needs=Role.VIEWER, media_type=TYPE, example=f'weft_build{{version="{__version__}"}} 1.0\n')
+async def read(call: Call) -> Response:
+    """Tell every metric, as Prometheus reads it."""
+    call.check_everywhere()
+    await call.app.measure.catch_up()
+    gauges = await _gauges(call.app)
+    return Response(_text(call.app.meter, gauges), media_type=TYPE)
+
+
+async def _gauges(app: App) -> dict[m.Metric, Values]:
+    workers = await app.workers.all()
+    here = [worker for worker in workers if worker.state not in ("offline", "lost")]
+    at = now()
+    return {
+        m.BUILD: {(__version__,): 1},
+        m.RUNS: {(state,): count for state, count in (await app.runs.counts()).items()},
+        m.WORKERS: _counted((worker.state,) for worker in workers),
+        m.WORKER_CAPACITY: {(worker.name,): worker.capacity for worker in here},
+        m.WORKER_RUNNING: {(worker.name,): worker.running for worker in here},
+        m.WORKER_DONE: {(worker.name,): worker.done for worker in here},
+        m.WORKER_SILENT: {(worker.name,): worker.silent_seconds(at) for worker in here},
+        m.BREAKERS: {labels: 1 for worker in here for labels in _open_breakers(worker)},
+    }
+
+
+def _open_breakers(worker: WorkerInfo) -> Iterator[tuple[str, ...]]:
+    for breaker in worker.stats.get("breakers", ()):
+        if breaker.get("state") != "closed":
+            yield worker.name, str(breaker.get("target")), str(breaker.get("state"))
+
+
+def _counted(labels: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], float]:
+    found: dict[tuple[str, ...], float] = {}
+    for each in labels:
+        found[each] = found.get(each, 0) + 1
+    return found
+
+
+def _text(meter: m.Meter, gauges: Mapping[m.Metric, Values]) -> bytes:
+    from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    registry.register(_Families([_family(metric, meter, gauges.get(metric, {})) for metric in m.METRICS]))
+    return generate_latest(registry)
+
+
+class _Families:
+    """Metrics that were made already, as the registry asks for them."""
+
+    def __init__(self, families: list[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Family]:
+        return self._families
+
+
+def _family(metric: m.Metric, meter: m.Meter, values: Values) -> Any:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.doc, labels=metric.labels)
+        for (name, labels), counted in meter.histograms.items():
+            if name == metric.name:
+                bounds = [*(f"{bound:g}" for bound in metric.buckets), "+Inf"]
+                buckets = list(zip(bounds, accumulate(counted.counts), strict=True))
+                histogram.add_metric(labels, buckets, counted.total)
+        return histogram
+    if metric.kind == "counter":
+        counter = CounterMetricFamily(metric.name, metric.doc, labels=metric.labels)
+        for (name, labels), count in meter.counts.items():
+            if name == metric.name:
+                counter.add_metric(labels, count)
+        return counter
+    gauge = GaugeMetricFamily(metric.name, metric.doc, labels=metric.labels)
+    for labels, value in values.items():
+        gauge.add_metric(labels, value)
+    return gauge

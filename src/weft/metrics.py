@@ -1,0 +1,113 @@
+"""Every metric of weft by its name, and what this process has counted of them so far.
+
+``docs/reference/metrics.md`` says the same for people; a test compares the two. Numbers of the whole weft come from the
+database when somebody asks (``api/metrics.py``), so every gateway tells the same of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A name, what it tells, and the labels that each of its values has."""
+
+    name: str
+    kind: str
+    """gauge, counter or histogram."""
+    doc: str
+    labels: Labels = ()
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram, in seconds."""
+
+
+SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+LONG = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+
+BUILD = Metric("weft_build", "gauge", "1, with the version of this gateway.", ("version",))
+REQUESTS = Metric("weft_requests", "counter", "Requests that this gateway has answered.", ("method", "status"))
+REQUEST_SECONDS = Metric("weft_request_seconds", "histogram", "How long its answers took.", ("method",), SHORT)
+RUNS = Metric("weft_runs", "gauge", "Runs that have not ended: ready, waiting or running.", ("state",))
+RUNS_ENDED = Metric("weft_runs_ended", "counter", "Runs that have ended since this gateway started.", ("outcome",))
+DISPATCH_SECONDS = Metric(
+    "weft_dispatch_seconds",
+    "histogram",
+    "From queued to started, of runs that ended at their first attempt.",
+    (),
+    SHORT,
+)
+LATENESS_SECONDS = Metric(
+    "weft_schedule_lateness_seconds",
+    "histogram",
+    "From the time of a schedule's tick to its run being queued.",
+    (),
+    LONG,
+)
+WORKERS = Metric("weft_workers", "gauge", "Workers by state; those that left within the last hour too.", ("state",))
+WORKER_CAPACITY = Metric("weft_worker_capacity", "gauge", "How many runs a worker takes at once.", ("worker",))
+WORKER_RUNNING = Metric("weft_worker_running", "gauge", "How many runs a worker has now.", ("worker",))
+WORKER_DONE = Metric(
+    "weft_worker_done", "gauge", "How many runs a worker has seen through since it joined.", ("worker",)
+)
+WORKER_SILENT = Metric("weft_worker_silent_seconds", "gauge", "How long ago a worker was last heard of.", ("worker",))
+BREAKERS = Metric(
+    "weft_breakers",
+    "gauge",
+    "Circuit breakers that are not closed: 1 where one is in this state.",
+    ("worker", "target", "state"),
+)
+
+METRICS = (
+    BUILD,
+    REQUESTS,
+    REQUEST_SECONDS,
+    RUNS,
+    RUNS_ENDED,
+    DISPATCH_SECONDS,
+    LATENESS_SECONDS,
+    WORKERS,
+    WORKER_CAPACITY,
+    WORKER_RUNNING,
+    WORKER_DONE,
+    WORKER_SILENT,
+    BREAKERS,
+)
+"""All of them."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How many values fell into each bucket, and their sum."""
+
+    counts: list[int]
+    total: float = 0.0
+
+
+@dataclass(slots=True)
+class Meter:
+    """What this process has counted."""
+
+    counts: Counter[tuple[str, Labels]] = field(default_factory=Counter)
+    histograms: dict[tuple[str, Labels], Histogram] = field(default_factory=dict)
+
+    def count(self, metric: Metric, *labels: str, by: int = 1) -> None:
+        self.counts[metric.name, labels] += by
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        histogram = self._histogram(metric, labels)
+        histogram.counts[bisect_left(metric.buckets, value)] += 1
+        histogram.total += value
+
+    def add(self, metric: Metric, counts: list[int], total: float, *labels: str) -> None:
+        """Add values that were counted elsewhere: how many in each bucket and beyond the last, and their sum."""
+        histogram = self._histogram(metric, labels)
+        histogram.counts = [old + new for old, new in zip(histogram.counts, counts, strict=True)]
+        histogram.total += total
+
+    def _histogram(self, metric: Metric, labels: Labels) -> Histogram:
+        return self.histograms.setdefault((metric.name, labels), Histogram([0] * (len(metric.buckets) + 1)))
