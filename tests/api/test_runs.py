@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.api.acting import Visitor
 from tests.conftest import SetClock
 from tests.runs.acting import Hand, new_run, submit_many
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
+from weft.cli.output import as_json
+from weft.documents import run_document, task_document
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -180,3 +184,12 @@ async def test_counts_tell_only_of_the_projects_of_the_caller(nobody: Visitor) -
     for lease in await hand.lease():
         await hand.end(lease)
     assert (await viewer.get("/v1/runs/counts")).json["ended"] == {"succeeded": 1}
+
+
+async def test_the_command_line_and_the_api_give_one_document(admin: Visitor) -> None:
+    await keep(admin.app, noop("prices", "@daily", params={"n": 1}))
+    run_id = (await admin.app.tasks.start("default", "prices")).run_id
+    run, attempts = await admin.app.runs.get(run_id), await admin.app.runs.attempts(run_id)
+    assert json.loads(as_json(run_document(run, attempts))) == (await admin.get(f"/v1/runs/{run_id}")).json
+    [listed] = (await admin.get("/v1/tasks")).json["items"]
+    assert json.loads(as_json(task_document(await admin.app.tasks.get("default", "prices")))) == listed

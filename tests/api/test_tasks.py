@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
 from tests.api.acting import Visitor
 from tests.conftest import SetClock
@@ -59,26 +59,35 @@ async def test_a_task_that_is_to_be_new_replaces_none(admin: Visitor) -> None:
     assert (await admin.get(ADDRESS)).json["priority"] == 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": "shell", "spec": {"nothing": 1}},
-        {"kind": "noop", "schedule": "61 * * * *"},
-        {"kind": "noop", "schedule": {"cron": "* * * * *", "every_seconds": 5}},
-        {"kind": "noop", "project": "bank"},
-        {"kind": "noop", "name": "other"},
-        {"kind": "noop", "after": ["no-such-task"]},
-        {"kind": "noop", "after": ["prices"]},
-        {"kind": "noop", "colour": "red"},
-        {"kind": "noop", "priority": 10**30},
-        {},
-        [],
-    ],
-)
-async def test_a_task_that_is_wrong_is_refused_with_the_reason(admin: Visitor, wrong: object) -> None:
-    answer = await admin.call("PUT", ADDRESS, wrong)
-    assert (answer.status, answer.json["code"]) == (422, "invalid"), answer.json
+WRONG: list[object] = [
+    {"kind": "shell", "spec": {"nothing": 1}},
+    {"kind": "noop", "schedule": "61 * * * *"},
+    {"kind": "noop", "schedule": {"cron": "* * * * *", "every_seconds": 5}},
+    {"kind": "noop", "project": "bank"},
+    {"kind": "noop", "name": "other"},
+    {"kind": "noop", "after": ["no-such-task"]},
+    {"kind": "noop", "after": ["prices"]},
+    {"kind": "noop", "colour": "red"},
+    {"kind": "noop", "priority": 10**30},
+    {},
+    [],
+]
+
+
+async def test_a_task_that_is_wrong_is_refused_with_the_reason(admin: Visitor) -> None:
+    for wrong in WRONG:
+        answer = await admin.call("PUT", ADDRESS, wrong)
+        assert (answer.status, answer.json["code"]) == (422, "invalid"), wrong
     assert (await admin.get(ADDRESS)).status == 404
+
+
+async def test_of_two_who_saw_the_same_revision_one_changes_the_task(admin: Visitor) -> None:
+    seen = (await admin.call("PUT", ADDRESS, BODY)).headers["ETag"]
+    answers = await asyncio.gather(
+        *(admin.call("PUT", ADDRESS, BODY | {"priority": n}, headers={"If-Match": seen}) for n in range(1, 6))
+    )
+    assert sorted(answer.status for answer in answers) == [200, 412, 412, 412, 412]
+    assert (await admin.get(ADDRESS)).headers["ETag"] == '"2"'
 
 
 async def test_tasks_come_in_pages_of_the_projects_of_the_caller(nobody: Visitor) -> None:
