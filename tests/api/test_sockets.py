@@ -30,8 +30,14 @@ class Line:
         async with asyncio.timeout(20):
             return await self.socket.receive_json()
 
+    async def event(self) -> Any:
+        """The next message that has an event."""
+        while "event" not in (message := await self.next()):
+            assert message.keys() == {"id"}
+        return message
+
     async def run_ids(self, count: int) -> list[int]:
-        return [(await self.next())["event"]["run_id"] for _ in range(count)]
+        return [(await self.event())["event"]["run_id"] for _ in range(count)]
 
     async def end(self) -> int | None:
         """The code with which the other side closes."""
@@ -65,7 +71,7 @@ async def refused(visitor: Visitor, path: str = PATH, **headers: str) -> int:
 async def test_what_happens_is_told_and_gone_on_with_at_another_gateway(admin: Visitor, another_app: OpenApp) -> None:
     async with connected(admin) as line:
         ids = await submit_many(admin.app, 2)
-        first = await line.next()
+        first = await line.event()
         assert (first["event"]["run_id"], first["event"]["kind"]) == (ids[0], "run_queued")
     async with visiting(await another_app()) as other:
         other.token = admin.token
@@ -88,7 +94,7 @@ async def test_a_message_changes_what_is_listened_to(admin: Visitor) -> None:
         run_id = await submit(admin.app, project="shop")
         assert await line.run_ids(1) == [run_id]
         await line.socket.send_json({"project": "books"})
-        hearing = asyncio.create_task(line.next())
+        hearing = asyncio.create_task(line.event())
 
         async def heard() -> bool:
             await submit(admin.app, project="books")

@@ -69,8 +69,8 @@ class Watch:
 
     def __init__(self, caller: Caller, identify: Callable[[], Awaitable[Caller]], needs: Role) -> None:
         self.caller, self._identify, self._needs = caller, identify, needs
-        self._told_at = time.monotonic()
-        self._check_at = self._told_at + _spread(RECHECK_SECONDS)
+        self._told_at = float("-inf")  # so that the first thing said is where the stream begins
+        self._check_at = time.monotonic() + _spread(RECHECK_SECONDS)
 
     def told(self) -> None:
         self._told_at = time.monotonic()

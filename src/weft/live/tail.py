@@ -127,7 +127,8 @@ class Tail:
         return len(self._listeners)
 
     async def follow(self, since: str | None = None, *, idle_seconds: float = 5.0) -> AsyncGenerator[Batch, None]:
-        """Every event after the place ``since``, or from now on, in batches; an empty one when nothing has happened.
+        """Every event after the place ``since``, or from now on, in batches; an empty one when nothing has happened,
+        and one when all that was before has been given.
 
         Each batch has the place to come back to. It ends with the process, or where the caller is too slow.
         """
@@ -142,6 +143,7 @@ class Tail:
                     yield batch
                 position.join(listener.joined)
             place = str(position or listener.joined)
+            yield Batch((), place)
             while (shared := await listener.next(idle_seconds)) is not None:
                 batch = shared if position is None else self._rest(shared, position)
                 if batch.place == shared.place:

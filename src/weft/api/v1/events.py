@@ -97,7 +97,6 @@ async def _page(call: Call, wanted: Wanted, asked: Filter) -> Page[EventDocument
 
 async def _frames(call: Call, wanted: Wanted, project: str | None, since: str | None) -> AsyncIterator[bytes]:
     watch = streams.Watch(call.caller, call.identify, Role.VIEWER)
-    yield b": weft\n\n"
     try:
         async with aclosing(call.app.tail.follow(since, idle_seconds=streams.RECHECK_SECONDS)) as batches:
             async for batch in batches:

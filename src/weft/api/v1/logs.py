@@ -64,7 +64,6 @@ async def stream(call: Call) -> Response:
 
 async def _frames(call: Call, tail: LogTail, project: str) -> AsyncIterator[bytes]:
     watch, pause = streams.Watch(call.caller, call.identify, Role.VIEWER), SOONEST_LOOK_SECONDS
-    yield b": weft\n\n"
     while not call.app.tail.closed:
         if await watch.still(project) is None:
             yield streams.REFUSED
