@@ -68,9 +68,11 @@ def typing(args: list[str], *typed: tuple[str, str]) -> tuple[int, str]:
 
 def test_a_password_is_typed_twice_and_not_shown(shell: Shell) -> None:
     args = ["--data-dir", str(shell.folder), "users", "create", "ada"]
-    code, shown = typing(args, ("New password of ada:", f"{PASSWORD}\n"), ("confirmation:", f"{PASSWORD}\n"))
-    assert code == 0, shown
-    assert PASSWORD not in shown
+    first, again = "New password of ada: ", "The same again: "
+    code, shown = typing(args, (first, f"{PASSWORD}\n"), (again, "something else\n"))
+    assert (code, "it must be the same both times" in shown) == (2, True)
+    code, shown = typing(args, (first, f"{PASSWORD}\n"), (again, f"{PASSWORD}\n"))
+    assert (code, PASSWORD in shown) == (0, False), shown
     assert logs_in(shell, "ada", PASSWORD)
 
 

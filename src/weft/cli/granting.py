@@ -68,7 +68,16 @@ def password_from(file: Path | None, name: str, *, generated: bool = False) -> s
         return _content(file)
     if not sys.stdin.isatty():
         raise Invalid("password", NOT_SHOWN, "it must be typed at a terminal, or come from --password-file")
-    return str(typer.prompt(f"New password of {name}", hide_input=True, confirmation_prompt=True, err=True))
+    return _typed(name)
+
+
+def _typed(name: str) -> str:
+    from getpass import getpass  # it asks once nothing is shown any more; what is typed early is not seen either
+
+    password = getpass(f"New password of {name}: ")
+    if getpass("The same again: ") != password:
+        raise Invalid("password", NOT_SHOWN, "it must be the same both times")
+    return password
 
 
 def _content(file: Path) -> str:
