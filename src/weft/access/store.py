@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
 
 from weft.access.model import EVERYWHERE, Grants, Key, Role, User
 from weft.clock import Moment
@@ -64,9 +65,16 @@ def add_key(tx: Transaction, row: Mapping[str, Any]) -> int:
 
 
 def key_by_prefix(tx: Transaction, prefix: str) -> tuple[Key, str] | None:
-    """The key and the digest of its secret."""
-    row = tx.execute(select(keys).where(keys.c.prefix == prefix)).first()
-    return None if row is None else (_key(row, _granted(tx, "key", [row.id])), row.digest)
+    """The key and the digest of its secret. Nothing is granted to workers, so nothing is looked up for them."""
+    row = tx.execute(_by_prefix(), {"of": prefix}).first()
+    if row is None:
+        return None
+    return _key(row, _granted(tx, "key", [row.id]) if row.kind == "api" else {}), row.digest
+
+
+@cache
+def _by_prefix() -> Select[Any]:
+    return select(keys).where(keys.c.prefix == bindparam("of"))
 
 
 def find_keys(tx: Transaction, *conditions: ColumnElement[bool]) -> list[Key]:

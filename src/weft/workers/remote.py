@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import secrets
 import time
@@ -106,7 +107,8 @@ class RemoteBroker:
 
     async def wait(self, queues: Collection[str], timeout: float) -> bool:
         """The gateway knows the worker's labels, and so the queues."""
-        seconds = min(timeout, wire.LONGEST_WAIT_SECONDS)
+        # Not the same for all, or they would all come back at once.
+        seconds = min(timeout, wire.LONGEST_WAIT_SECONDS) * random.uniform(0.6, 1.0)
         asked = wire.Waiting(self._protocol.worker_id, seconds)
         call = asyncio.ensure_future(
             self._protocol.link.call(
