@@ -123,3 +123,13 @@ async def test_a_number_of_any_size_in_a_spec_breaks_nothing(admin: Visitor) -> 
         assert answer.status in (200, 422), answer.data
         assert (await admin.get("/v1/tasks")).status == 200
         assert msgspec.json.decode(answer.data)
+
+
+@on_sqlite
+async def test_a_method_that_is_not_taken_is_answered_with_those_that_are(admin: Visitor) -> None:
+    answer = await admin.call("DELETE", "/v1/tasks")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+    answer = await admin.call("POST", "/v1/tasks/shop/prices")
+    assert (answer.status, answer.headers["Allow"]) == (405, "DELETE, GET, HEAD, PUT")
+    head = await admin.call("HEAD", "/v1/tasks")
+    assert (head.status, head.data) == (200, b"")

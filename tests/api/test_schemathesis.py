@@ -31,7 +31,7 @@ EVERY = {each.name: each for each in operations()}
 DESCRIBED = schemathesis.openapi.from_dict(document(list(EVERY.values())))
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 ANSWER_SECONDS = 10
-EXAMPLES = {GenerationMode.POSITIVE: 4, GenerationMode.NEGATIVE: 4}
+EXAMPLES = {GenerationMode.POSITIVE: 3, GenerationMode.NEGATIVE: 3}
 BOUNDED = settings(
     deadline=None, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )

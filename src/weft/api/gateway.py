@@ -61,7 +61,8 @@ class Routes:
         methods, values = self._methods(path)
         operation = methods.get("GET" if method == "HEAD" and "HEAD" not in methods else method)
         if operation is None:
-            raise Refused("method_not_allowed", f"{path} takes {', '.join(sorted(methods))}")
+            allow = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+            raise Refused("method_not_allowed", f"{path[:200]} takes {allow}", allow=allow)
         return operation, values
 
     def _methods(self, path: str) -> tuple[dict[str, Operation], Mapping[str, str]]:

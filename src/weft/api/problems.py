@@ -64,9 +64,9 @@ CODES: dict[type[errors.WeftError], str] = {
 class Refused(errors.WeftError):
     """The door itself refuses a request, with one of the codes above."""
 
-    def __init__(self, code: str, detail: str, *, retry_after_seconds: int | None = None) -> None:
+    def __init__(self, code: str, detail: str, *, retry_after_seconds: int | None = None, allow: str = "") -> None:
         super().__init__(detail)
-        self.code, self.retry_after_seconds = code, retry_after_seconds
+        self.code, self.retry_after_seconds, self.allow = code, retry_after_seconds, allow
 
 
 def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, str]]:
@@ -80,6 +80,8 @@ def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, st
     headers: dict[str, str] = {}
     if (seconds := getattr(error, "retry_after_seconds", None)) is not None:
         headers["Retry-After"] = str(seconds)
+    if allow := getattr(error, "allow", ""):
+        headers["Allow"] = allow
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="weft"'
     return (
