@@ -205,6 +205,16 @@ async def test_a_receiver_that_does_not_answer_is_left_after_a_while(
     assert delivery.problem == "the receiver did not answer within 0.1 s"
 
 
+@on_sqlite
+async def test_a_new_key_of_the_installation_changes_nothing_for_receivers(app: App, receiver: Receiver) -> None:
+    _, secret = await app.webhooks.create(receiver.url, by="test")
+    assert await app.secrets.rotate() == 1
+    await submit(app)
+    await deliver(app)
+    [message] = receiver.received
+    assert is_genuine(secret, message.headers, message.body, int(message.headers["Weft-Timestamp"]))
+
+
 async def test_a_webhook_that_is_not_active_is_sent_nothing(app: App, receiver: Receiver) -> None:
     webhook, _ = await app.webhooks.create(receiver.url, by="test")
     await app.webhooks.change(webhook.id, active=False)

@@ -72,8 +72,9 @@ class Courier:
             return 0
         written = await self._write_deliveries()
         self._sending = {key: sending for key, sending in self._sending.items() if not sending.done()}
-        for webhook in await self._db.read(store.find):
-            if webhook.active and webhook.id not in self._sending:
+        now = self._clock()
+        for webhook in await self._db.read(lambda tx: store.with_due(tx, now)):
+            if webhook.id not in self._sending:
                 self._sending[webhook.id] = asyncio.create_task(self._send_due(webhook))
         return written
 
@@ -115,7 +116,8 @@ class Courier:
         def work(tx: Transaction) -> int:
             if not store.move_cursor(tx, READER, place, str(position)):
                 return 0
-            wanted = [(hook.id, event.id) for event in fresh for hook in store.find(tx) if hook.wants(event)]
+            webhooks = store.find(tx)
+            wanted = [(webhook.id, event.id) for event in fresh for webhook in webhooks if webhook.wants(event)]
             store.add_deliveries(tx, wanted, now)
             return len(wanted)
 

@@ -100,6 +100,11 @@ def due(tx: Transaction, webhook_id: int, at: Moment, limit: int) -> list[Delive
     ]
 
 
+def with_due(tx: Transaction, at: Moment) -> list[Webhook]:
+    """The active webhooks that have deliveries to be made."""
+    return [webhook for webhook in find(tx) if webhook.active and due(tx, webhook.id, at, 1)]
+
+
 def claim(tx: Transaction, delivery: Delivery, until: Moment) -> bool:
     """Count a try and keep others from making the same one before ``until``; False where somebody was first."""
     same = (
