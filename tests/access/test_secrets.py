@@ -190,3 +190,19 @@ async def test_a_real_command_gets_a_secret_and_cannot_print_it(app: App) -> Non
     assert done.state is RunState.SUCCEEDED, done.reason
     assert (await app.runs.log(run.run_id)).decode() == "got ••••\nwhole\n"
     assert seen_on_disk(app) == []
+
+
+@on_sqlite
+async def test_of_fifty_secrets_none_is_found_in_any_store(app: App, log_lines: io.StringIO) -> None:
+    values = {f"S{number}": f"{CANARY}-{number:02}-{'x' * number}" for number in range(50)}
+    for name, value in values.items():
+        await app.secrets.set("shop", name, value, by="ann")
+    script = "env | sort; env | tr '\\n' ' '; env >&2; exit 3"
+    spec = {"script": script, "env": {name: f"{{{{secret:{name}}}}}" for name in values}}
+    [run] = await app.runs.submit([new_run(project="shop", kind="shell", spec=spec)])
+    async with working(app):
+        done = await ended(app, run.run_id)
+    text = (await app.runs.log(run.run_id)).decode()
+    assert (done.exit_code, text.count("S49=••••")) == (3, 3)
+    assert CANARY not in dump(app) + text + log_lines.getvalue()
+    assert seen_on_disk(app) == []

@@ -126,6 +126,7 @@ PASSWORD = "another horse battery"
 WALK: dict[str, Step] = {
     "audit.list": Step(query="?project={project}"),
     "events.list": Step(query="?project={project}", make=a_run),
+    "audit.verify": Step(scope="everywhere"),
     "metrics.read": Step(scope="everywhere"),
     "keys.create": Step(body={"name": "walk", "role": "viewer", "project": "{project}"}),
     "keys.list": Step(scope="own"),

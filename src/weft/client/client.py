@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from weft.client.connection import Connection
+from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.runs import RemoteRuns
 from weft.client.tasks import RemoteTasks
@@ -21,6 +22,8 @@ class Client:
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)
+        self.secrets = RemoteSecrets(connection)
+        self.audit = RemoteAudit(connection)
         self.bell = Silent()
 
     async def ping(self) -> None:

@@ -85,6 +85,31 @@ async def list_(call: Call) -> Page[EntryDocument]:
     return Page.of([entry_document(each) for each in found], asked.limit, lambda entry: entry.id)
 
 
+class VerifiedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the whole chain found."""
+
+    entries: int
+    """How many are as they were written, from the first on."""
+    digest: str
+    """Of the last of these."""
+    broken: int | None
+    """The first entry that is not as it was written, or is missing."""
+    why: str
+
+
+@operations.get(
+    "/audit/verify",
+    needs=Role.ADMIN,
+    answer=VerifiedDocument,
+    example={"entries": 12, "digest": "2e" * 32, "broken": None, "why": ""},
+)
+async def verify(call: Call) -> VerifiedDocument:
+    """Follow the chain of digests and name the first entry that is not as it was written."""
+    call.check_everywhere()
+    found = await call.app.audit.verify()
+    return VerifiedDocument(entries=found.entries, digest=found.digest, broken=found.broken, why=found.why)
+
+
 def entry_document(entry: Entry) -> EntryDocument:
     fields = {name: getattr(entry, name) for name in EntryDocument.__struct_fields__}
     fields |= {"at": iso(entry.at), "data": None if entry.data is None else msgspec.json.decode(entry.data)}
