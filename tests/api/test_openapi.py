@@ -81,6 +81,17 @@ async def test_the_document_and_the_page_need_no_key(nobody: Visitor) -> None:
     assert "prefers-color-scheme: dark" in style
 
 
+def test_a_field_is_described_by_the_text_under_it() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["RunBody"]["properties"]["name"]["description"].startswith("What lists call a run of a kind")
+    assert schemas["RunBody"]["properties"]["not_before"]["description"].startswith("When it may start")
+    assert schemas["Window"]["properties"]["to"]["description"].startswith("The moment after the last")
+    [attempt] = [
+        each for each in DOCUMENT["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"] if each["in"] == "query"
+    ]
+    assert attempt["schema"]["description"] == "The newest unless told."
+
+
 class Tags(HTMLParser):
     """What a page is made of."""
 

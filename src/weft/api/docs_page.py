@@ -137,9 +137,10 @@ def _schema_article(name: str, schema: dict[str, Any]) -> str:
     needed = set(schema.get("required", ()))
     rows = (
         f"<tr><td><code>{escape(field)}</code><td>{_type(each)}<td>{_default(field, each, needed)}"
+        f"<td>{_prose(each.get('description', ''))}"
         for field, each in schema.get("properties", {}).items()
     )
-    table = f"<table><tr><th>Field<th>Type<th>Default{''.join(rows)}</table>" if "properties" in schema else ""
+    table = f"<table><tr><th>Field<th>Type<th>Default<th>What{''.join(rows)}</table>" if "properties" in schema else ""
     values = " ".join(f"<code>{escape(str(each))}</code>" for each in schema.get("enum", ()))
     about = _prose(schema.get("description", ""))
     return f'<article id="schema-{escape(name)}"><h3>{escape(name)}</h3><p>{about} {values}</p>{table}</article>'

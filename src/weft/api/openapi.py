@@ -10,6 +10,7 @@ import msgspec
 
 from weft import __version__
 from weft.api.callers import COOKIE
+from weft.api.field_docs import describe
 from weft.api.operation import PROBLEMS, Operation
 from weft.api.problems import TITLES, Problem
 
@@ -37,6 +38,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         if kind is not None
     ]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=REFERENCE)
+    describe(components)
     by_type = dict(zip([id(kind) for kind in [*types, Problem]], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
