@@ -30,6 +30,11 @@ def card(name: str) -> Card:
     return Card(name=name, host="here", pid=1, version="0", capacity=10)
 
 
+def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What people were told that keys were misused for."""
+    return [str(vars(record)["what"]) for record in caplog.records if "not its own" in record.message]
+
+
 async def test_of_two_workers_with_one_token_one_is_let_in(app: App, tmp_path: Path) -> None:
     token = await join_token(app)
     async with gateway(app) as address:
@@ -143,7 +148,7 @@ async def test_a_key_speaks_for_no_worker_but_its_own(app: App, caplog: pytest.L
             ):
                 with pytest.raises(NotAllowed, match="the key of worker forger may not speak for worker"):
                     await call
-        assert len(caplog.records) == 4
+        assert alerts(caplog) == [f"speak for worker victim ({victim})"] * 4
         assert (await app.runs.get(run_id)).state is RunState.RUNNING
         assert await app.runs.log(run_id) == b""
         assert await speaker.finish(victim, [Ending(run_id, lease.attempt, "succeeded")]) == [True]
@@ -157,10 +162,13 @@ async def test_a_worker_touches_no_run_but_its_own(app: App, caplog: pytest.LogC
         await speaker.lease(victim, 1)
         forger = await speaker.join(card("forger"))
         assert await speaker.finish(forger, [Ending(run_id, 1, "failed")]) == [False]
+        assert f"end run {run_id}" in alerts(caplog)
+        assert await speaker.finish(forger, [Ending(run_id, 7, "failed")]) == [False]
+        assert len(alerts(caplog)) == 1
         await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged")])
         with pytest.raises(NotAllowed, match=f"does not hold run {run_id}"):
             await RemoteBlobs(await speaker.of("forger")).put(f"logs/{run_id}/1.log", b"forged")
-        assert "not its own" in caplog.text
+        assert f"write to run {run_id} of worker {victim}" in alerts(caplog)
         with pytest.raises(LeaseLost):
             await RemoteBlobs(await speaker.of("victim")).put(f"logs/{run_id}/2.log", b"another attempt")
         assert await app.runs.log(run_id) == b""

@@ -12,9 +12,10 @@ from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import submit, submit_many
 from tests.waiting import eventually
 from tests.workers.acting import ended, is_in
-from tests.workers.far_away import Line, Speaker, far_away, gateway
+from tests.workers.far_away import Line, Speaker, far_away, far_config, gateway, join_token
 from weft.app import App
 from weft.errors import BrokerDown, GatewayDown
+from weft.outpost import open_outpost
 from weft.runs.model import RunState
 from weft.workers.protocol import Beat, Card
 from weft.workers.remote import RemoteBroker, RemoteProtocol
@@ -89,6 +90,19 @@ async def test_a_drained_worker_gives_its_runs_back_and_leaves(app: App, tmp_pat
         await task
         assert await is_in(app, run_id, RunState.QUEUED)
         assert (await app.workers.get("far")).state == "offline"
+
+
+async def test_a_worker_that_cannot_join_can_be_stopped(app: App) -> None:
+    async with gateway(app) as address, Line(address) as line:
+        config = far_config(line.address, app.config.folder / "far", token=await join_token(app))
+        outpost = await open_outpost(config, "far")
+        line.target = "http://127.0.0.1:9"
+        line.cut()
+        task = asyncio.create_task(outpost.run())
+        await asyncio.sleep(0)
+        outpost.worker.drain()
+        await task
+    assert await app.workers.all() == []
 
 
 async def test_a_lease_whose_answer_was_lost_is_told_of_by_the_next_beat(app: App) -> None:

@@ -67,7 +67,7 @@ class Gate:
             self._alert(caller, f"join as {card.name}")
             raise NotAllowed(f"the key of worker {caller.name} may not join as {card.name}")
         worker_id = await self._protocol.join(card, key_id=caller.id, request_id=request_id)
-        self._owners[worker_id] = Owner(caller.id, card)
+        self._remember(worker_id, Owner(caller.id, card))
         return worker_id
 
     async def lease(self, caller: Caller, worker_id: int, want: int) -> list[Lease]:
@@ -91,7 +91,9 @@ class Gate:
 
     async def finish(self, caller: Caller, worker_id: int, endings: Sequence[Told]) -> list[bool]:
         await self._own(caller, worker_id)
-        return await self._protocol.finish(worker_id, [ending_of(each) for each in endings])
+        accepted = await self._protocol.finish(worker_id, [ending_of(each) for each in endings])
+        await self._watch(caller, worker_id, [each for each, ok in zip(endings, accepted, strict=True) if not ok])
+        return accepted
 
     async def received(self, caller: Caller, worker_id: int, run_id: int, attempt: int) -> int:
         """How much of a log was uploaded."""
@@ -135,21 +137,38 @@ class Gate:
             return None
         fields = {name: getattr(row, name) for name in Card.__struct_fields__ if name != "labels"}
         owner = Owner(row.key_id, Card(**fields, labels=tuple(msgspec.json.decode(row.labels))))
+        self._remember(worker_id, owner)
+        return owner
+
+    def _remember(self, worker_id: int, owner: Owner) -> None:
         if len(self._owners) >= MOST_OWNERS:
             self._owners.clear()
         self._owners[worker_id] = owner
-        return owner
 
     async def _check_held(self, caller: Caller, worker_id: int, run_id: int, attempt: int) -> None:
         await self._own(caller, worker_id)
-        held = await self._db.read(lambda tx: lease_store.held(tx, [run_id]))
-        row = held.get(run_id)
-        if row is not None and row.lease_worker != worker_id:
-            self._alert(caller, f"write to run {run_id} of worker {row.lease_worker}")
-            raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
-        if row is None or row.attempt != attempt:
+        holders = await self._db.read(lambda tx: _holders(tx, [run_id]))
+        holder = holders.get((run_id, attempt))
+        if holder is None:
             raise LeaseLost(str(worker_id))
+        if holder != worker_id:
+            self._alert(caller, f"write to run {run_id} of worker {holder}")
+            raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
+
+    async def _watch(self, caller: Caller, worker_id: int, refused: Sequence[Told]) -> None:
+        """Tell people of endings of attempts that another worker holds now: no worker can be that far behind."""
+        if not refused:
+            return
+        holders = await self._db.read(lambda tx: _holders(tx, [each.run_id for each in refused]))
+        for each in refused:
+            if holders.get((each.run_id, each.attempt), worker_id) != worker_id:
+                self._alert(caller, f"end run {each.run_id}")
 
     def _alert(self, caller: Caller, what: str) -> None:
         extra = {"worker": caller.name, "key_id": caller.id, "address": caller.address, "what": what}
         log.warning("a worker's key was used for what is not its own", extra=extra)
+
+
+def _holders(tx: Transaction, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Which worker holds each of the runs now, by run and attempt."""
+    return {(run_id, row.attempt): row.lease_worker for run_id, row in lease_store.held(tx, run_ids).items()}

@@ -72,12 +72,13 @@ class Worker:
         self._leases_begun = self._leases_ended = 0
         self._strange: dict[tuple[int, int], int] = {}
         self._kinds_with_breakers: set[str] = set()
-        self._rejoining: asyncio.Task[None] | None = None
+        self._rejoining: asyncio.Task[bool] | None = None
         self._reports = Reports(protocol, self._room.set)
 
     async def run(self) -> None:
         """Join, work until drained, leave. Being cancelled gives every run back at once."""
-        await self._join()
+        if not await self._join():
+            return
         reporting = asyncio.create_task(self._reports.run_forever())
         shipping = asyncio.create_task(self._ship_forever())
         try:
@@ -101,8 +102,9 @@ class Worker:
         self._draining.set()
         self._room.set()
 
-    async def _join(self) -> None:
-        while True:
+    async def _join(self) -> bool:
+        """Join, however long that takes; False where it was asked to stop before."""
+        while not self._draining.is_set():
             try:
                 self._id = await self._protocol.join(self._card)
                 break
@@ -110,10 +112,13 @@ class Worker:
                 log.warning("not joined yet", extra={"worker": self._card.name, "why": str(problem)})
             except Exception:  # one that does not join again would look alive and do nothing
                 log.exception("not joined yet", extra={"worker": self._card.name})
-            await asyncio.sleep(self._habits.poll_seconds)
+            await self._pause(self._habits.poll_seconds)
+        else:
+            return False
         self._reports.worker_id = self._id
         self._heart.add(self._id, self._beat, self._obey)
         log.info("worker joined", extra={"worker": self._card.name, "worker_id": self._id})
+        return True
 
     async def _leave(self) -> None:
         self._heart.remove(self._id)
