@@ -81,7 +81,8 @@ def page_of(described: dict[str, Any]) -> str:
 
 
 def _contents(nouns: dict[str, list[tuple[str, str, dict[str, Any]]]]) -> Iterable[str]:
-    for listed in nouns.values():
+    for noun, listed in nouns.items():
+        yield f'<li class=noun><a href="#{noun}">{noun}</a></li>'
         for method, path, each in listed:
             yield f'<li><a href="#{each["operationId"]}">{method} {escape(path)}</a></li>'
 
