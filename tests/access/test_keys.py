@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.access.acting import new_user
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.waiting import eventually
 from weft.access import keys
-from weft.access.model import Role
+from weft.access.model import EVERYWHERE, Grants, Role, within
 from weft.app import App
 from weft.errors import Unknown
 
@@ -66,3 +67,39 @@ async def test_the_use_of_a_key_is_noted(app: App, clock: SetClock, monkeypatch:
     clock.forward(5)
     await app.keys.caller(token)
     assert (await app.keys.get(key.id)).last_used_at == clock()
+
+
+VIEWER, OPERATOR, ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+
+
+@pytest.mark.parametrize(
+    ("grants", "limit", "left"),
+    [
+        ({"a": ADMIN}, {"a": ADMIN}, {"a": ADMIN}),
+        ({"a": ADMIN}, {"a": VIEWER}, {"a": VIEWER}),
+        ({"a": VIEWER}, {"a": ADMIN}, {"a": VIEWER}),
+        ({"a": ADMIN}, {"b": ADMIN}, {}),
+        ({"a": ADMIN}, {EVERYWHERE: OPERATOR}, {"a": OPERATOR}),
+        ({EVERYWHERE: ADMIN}, {"a": OPERATOR}, {"a": OPERATOR}),
+        ({EVERYWHERE: VIEWER}, {"a": ADMIN, EVERYWHERE: VIEWER}, {"a": VIEWER, EVERYWHERE: VIEWER}),
+        ({EVERYWHERE: VIEWER, "a": ADMIN}, {EVERYWHERE: OPERATOR}, {EVERYWHERE: VIEWER, "a": OPERATOR}),
+        ({EVERYWHERE: ADMIN}, {}, {}),
+        ({}, {EVERYWHERE: ADMIN}, {}),
+    ],
+)
+def test_what_is_within_a_limit_is_in_no_place_more_than_either(grants: Grants, limit: Grants, left: Grants) -> None:
+    assert within(grants, limit) == left
+
+
+async def test_a_key_is_worth_no_more_than_its_maker_is_now(app: App, another_app: OpenApp) -> None:
+    await new_user(app, "ada", {"shop": ADMIN})
+    key, token = await app.keys.create("k", {"shop": OPERATOR}, by="ada")
+    assert (await app.keys.caller(token)).grants == {"shop": OPERATOR}
+    pass_on, _ = await app.tokens.issue(await app.keys.caller(token), 60)
+    await app.users.grant("ada", {"shop": VIEWER})
+    other = await another_app()
+    assert (await other.keys.caller(token)).grants == {"shop": VIEWER}
+    assert (await other.tokens.caller(pass_on)).grants == {"shop": VIEWER}
+    await app.users.grant("ada", {"shop": ADMIN})
+    assert (await (await another_app()).keys.caller(token)).grants == {"shop": OPERATOR}
+    assert (await app.keys.get(key.id)).grants == {"shop": OPERATOR}

@@ -11,9 +11,10 @@ import hashlib
 import hmac
 import secrets
 import time
+from dataclasses import replace
 
 from weft.access import store
-from weft.access.model import Caller, Grants, Key, check_grants
+from weft.access.model import Caller, Grants, Key, check_grants, within
 from weft.clock import Clock, Moment
 from weft.db import schema
 from weft.db.database import Database, Transaction
@@ -117,4 +118,10 @@ def _matching(tx: Transaction, token: Token) -> Key | None:
     found = store.key_by_prefix(tx, parts[1])
     if found is None or not hmac.compare_digest(found[1], digest(parts[2])):
         return None
-    return found[0]
+    return worth(tx, found[0])
+
+
+def worth(tx: Transaction, key: Key) -> Key:
+    """The key with what it may do now: never more than the user who made it, where a user did."""
+    maker = store.user_named(tx, key.created_by) if key.kind == "api" else None
+    return key if maker is None else replace(key, grants=within(key.grants, maker[0].grants if maker[0].active else {}))

@@ -56,6 +56,17 @@ def check_grants(grants: Grants) -> None:
         raise Invalid("grants", len(grants), f"there may be {MOST_GRANTS} at most")
 
 
+def within(grants: Grants, limit: Grants) -> Grants:
+    """As much of ``grants`` as ``limit`` has too, in every place."""
+
+    def role(of: Grants, place: str) -> Role | None:
+        return max((of[name] for name in (place, EVERYWHERE) if name in of), default=None)
+
+    places = grants.keys() | (limit.keys() if EVERYWHERE in grants else frozenset[str]())
+    both = {place: (role(grants, place), role(limit, place)) for place in places}
+    return {place: min(one, other) for place, (one, other) in both.items() if one is not None and other is not None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Somebody whose credentials were checked."""

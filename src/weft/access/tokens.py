@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from weft.access import store
+from weft.access.keys import worth
 from weft.access.model import Caller
 from weft.access.sealing import Sealer
 from weft.clock import SECOND, Clock
@@ -108,7 +109,7 @@ class Tokens:
         """The key or user, if it still counts."""
         if kind == "key":
             key = store.key(tx, number)
-            return key if key is not None and key.kind == "api" and key.is_valid(self._clock()) else None
+            return worth(tx, key) if key is not None and key.kind == "api" and key.is_valid(self._clock()) else None
         user = store.user(tx, number)
         return user if user is not None and user.active and _state(tx, kind, number) == state else None
 
