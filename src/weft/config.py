@@ -54,16 +54,14 @@ class Config:
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})
     worker_name: str = field(default="", metadata={"doc": "The worker's name; empty: made from the host's name."})
-    connect: str = field(
-        default="", metadata={"doc": "The gateway of a remote worker, https://…; it needs no database, broker, blobs."}
-    )
+    connect: str = field(default="", metadata={"doc": "The gateway of a remote worker, such as https://weft.example."})
     token: str = field(
         default="",
         repr=False,
         metadata={"doc": "The join token of a remote worker, needed at its first start.", "hidden": True},
     )
     ca_file: str = field(
-        default="", metadata={"doc": "Certificates that the gateway's may be signed with; empty: those of the system."}
+        default="", metadata={"doc": "What the gateway's certificate is checked with; empty: the system's."}
     )
     max_runs: int = field(default=0, metadata={"doc": "After so many runs a worker ends and is replaced; 0: never."})
     lease_seconds: float = field(
