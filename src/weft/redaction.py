@@ -79,6 +79,8 @@ class Values:
 
     def tree(self, value: Any) -> Any:
         """A JSON value with every text in it so."""
+        if self._pattern is None:
+            return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
