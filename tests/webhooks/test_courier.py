@@ -58,6 +58,18 @@ async def test_a_webhook_is_told_only_what_it_asked_for(app: App, receiver: Rece
     assert message.action == "run_started"
 
 
+@on_sqlite
+async def test_a_password_in_a_reason_does_not_leave_weft(app: App, receiver: Receiver) -> None:
+    await app.webhooks.create(receiver.url, project="shop", kinds=["run_finished"], by="test")
+    await submit(app)
+    hand = await Hand.join(app)
+    assert await hand.end(await hand.lease_one(), "failed", reason="amqp://u:hunter22@h did not answer")
+    await deliver(app)
+    [message] = receiver.received
+    reason = msgspec.json.decode(message.body)["payload"]["data"]["reason"]
+    assert reason.startswith("amqp://••••@h did not answer")
+
+
 async def test_a_webhook_of_all_projects_also_hears_of_workers(app: App, receiver: Receiver) -> None:
     await app.webhooks.create(receiver.url, by="test")
     await submit(app, project="shop")

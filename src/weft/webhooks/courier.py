@@ -25,6 +25,7 @@ from weft.errors import WeftError
 from weft.events import Event
 from weft.live.document import event_document
 from weft.live.position import Position
+from weft.redaction import redacted_tree
 from weft.runs import store as run_store
 from weft.tasks.leader import Leader
 from weft.webhooks import store
@@ -182,7 +183,7 @@ class Courier:
         return {"state": state.value, "next_at": None, "finished_at": now}
 
     def _request(self, secret: str, message: Message, event: Event) -> tuple[bytes, dict[str, str]]:
-        payload = msgspec.to_builtins(event_document(event))
+        payload = redacted_tree(msgspec.to_builtins(event_document(event)))
         body = Envelope.of(event.kind, payload, at=event.at, correlation_id=message.correlation_id).encode()
         timestamp = self._clock() // SECOND
         return body, {
