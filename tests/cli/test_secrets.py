@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.cli.commanding import Shell, on_a_terminal
+from tests.cli.commanding import Shell, on_a_terminal, weft
 from weft.cli.noting import user
 
 CANARY = "kAnArY-on-the-line"
@@ -110,3 +110,12 @@ def test_a_parameter_cannot_ask_for_a_secret(shell: Shell) -> None:
     shell.apply("tasks: [{name: fetch, kind: noop, params: {page: x}}]", "--yes")
     answer = shell("tasks", "run", "fetch", "--param", "page={{secret:TOKEN}}")
     assert (answer.code, "only the task itself may name a secret" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize("key", ["weft", "changeme", "8 bytes!"])
+def test_weft_does_not_start_with_a_key_that_is_known_or_short(shell: Shell, key: str) -> None:
+    settings = {"WEFT_SECRET_KEY": key.replace(" ", "_"), "WEFT_PORT": "0"}
+    answer = weft("serve", "--data-dir", str(shell.folder), env=settings)
+    assert answer.code == 78
+    assert "key 1 of secret_key must not be used" in answer.err
+    assert not (shell.folder / "weft.db").exists()
