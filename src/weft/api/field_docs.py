@@ -47,7 +47,7 @@ def _texts(kind: type) -> Iterator[tuple[str, str]]:
                 yield field.target.id, " ".join(value.value.split())
 
 
-def _structs(kind: type) -> Iterator[type[msgspec.Struct]]:
+def _structs(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     for each in kind.__subclasses__():
         yield each
         yield from _structs(each)
