@@ -22,7 +22,6 @@ from weft.events import newest
 from weft.runs.model import Ending
 from weft.workers.protocol import Beat, Card, LogChunk
 
-
 Speak = Callable[[App], Awaitable[App]]
 
 

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from weft import __version__
 from weft.access.model import Caller, Role
 from weft.api.call import Call
+from weft.api.guards import BODY_SECONDS
 from weft.api.operation import Operations
 from weft.api.problems import Refused
 from weft.errors import Conflict, Invalid
@@ -197,8 +198,12 @@ async def _left(request: Request) -> None:
 
 async def _piece(request: Request) -> bytes:
     data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > wire.PIECE:
-            raise Refused("too_large", f"a piece may have at most {wire.PIECE} bytes")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                data += part
+                if len(data) > wire.PIECE:
+                    raise Refused("too_large", f"a piece may have at most {wire.PIECE} bytes")
+    except TimeoutError:
+        raise Refused("too_slow", f"the piece did not arrive within {BODY_SECONDS:g} s") from None
     return bytes(data)
