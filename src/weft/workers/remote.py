@@ -24,6 +24,8 @@ PATIENCE_SECONDS = 5.0
 UPLOAD_PATIENCE_SECONDS = 60.0
 """How long a log may take to be uploaded while the line is cut; a run that long without a beat is lost anyhow."""
 BEAT_SECONDS = 3.0
+CARRY_SECONDS = 60.0
+"""How long a call that carries logs or results may take: the line may be thin."""
 LOG_KEY = re.compile(r"logs/(\d+)/(\d+)\.log")
 
 T = TypeVar("T")
@@ -70,7 +72,7 @@ class RemoteProtocol:
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         for batch in wire.batches(chunks):
-            await self._post("ship", wire.Shipping(worker_id, batch), NoneType)
+            await self._post("ship", wire.Shipping(worker_id, batch), NoneType, CARRY_SECONDS)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         accepted: list[bool] = []
@@ -80,7 +82,8 @@ class RemoteProtocol:
 
     async def _finish(self, worker_id: int, batch: list[wire.Told]) -> list[bool]:
         try:
-            return (await self._post("finish", wire.Finishing(worker_id, batch), wire.Finished)).accepted
+            told = wire.Finishing(worker_id, batch)
+            return (await self._post("finish", told, wire.Finished, CARRY_SECONDS)).accepted
         except Invalid as problem:
             if len(batch) > 1:  # one of them is at fault; the others need not wait for it
                 return [ok for each in batch for ok in await self._finish(worker_id, [each])]
@@ -89,8 +92,9 @@ class RemoteProtocol:
             note = f"its result was not kept: {problem}"
             return await self._finish(worker_id, [replace(batch[0], result=None, reason=note)])
 
-    async def _post(self, path: str, body: object, kind: type[T]) -> T:
-        return await self.link.call("POST", f"/v1/worker/{path}", kind, body=body, patience=PATIENCE_SECONDS)
+    async def _post(self, path: str, body: object, kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
+        path = f"/v1/worker/{path}"
+        return await self.link.call("POST", path, kind, body=body, patience=PATIENCE_SECONDS, seconds=seconds)
 
 
 class RemoteBroker:
@@ -169,5 +173,7 @@ class RemoteBlobs:
     async def _put_piece(self, path: str, data: bytes, offset: int, patience: float) -> int:
         piece = data[offset : offset + wire.PIECE]
         path = f"{path}&offset={offset}&total={len(data)}"
-        call = self._protocol.link.call("PUT", path, wire.Received, data=piece, patience=patience)
-        return (await call).received
+        received = await self._protocol.link.call(
+            "PUT", path, wire.Received, data=piece, patience=patience, seconds=CARRY_SECONDS
+        )
+        return received.received
