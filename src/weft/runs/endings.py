@@ -39,14 +39,18 @@ class Endings:
     def finish(self, tx: Transaction, told: Sequence[Told]) -> list[list[bool]]:
         """End attempts; False for each that its worker no longer holds, of which nothing is changed."""
         rows = lease_store.held(tx, [ending.run_id for _, endings in told for ending in endings])
-        mine: dict[tuple[int, int, int], Ending] = {}
-        for worker_id, endings in told:
+        mine: dict[tuple[int, int], tuple[int, Ending]] = {}
+        for place, (worker_id, endings) in enumerate(told):
             for ending in endings:
                 row = rows.get(ending.run_id)
                 if row is not None and (row.lease_worker, row.attempt) == (worker_id, ending.attempt):
-                    mine.setdefault((worker_id, ending.run_id, ending.attempt), _kept(ending))
-        self.end(tx, list(mine.values()), rows)
-        return [[(worker_id, e.run_id, e.attempt) in mine for e in endings] for worker_id, endings in told]
+                    mine.setdefault((ending.run_id, ending.attempt), (place, _kept(ending)))
+        self.end(tx, [ending for _, ending in mine.values()], rows)
+        first = {key: place for key, (place, _) in mine.items()}  # told again by another call, it is no longer held
+        return [
+            [first.get((ending.run_id, ending.attempt)) == place for ending in endings]
+            for place, (_, endings) in enumerate(told)
+        ]
 
     def expire(self, tx: Transaction, worker_id: int, reason: str, limit: int) -> int:
         """End some of the attempts of a worker that is given up for lost; return how many."""
