@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from bench.marks import mark
 from weft.app import open_app, open_worker
-from weft.config import load
 from weft.runs.model import Ending
+from weft.settings import load
 from weft.workers.direct import DirectProtocol
 from weft.workers.heart import Heart
 

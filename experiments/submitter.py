@@ -19,9 +19,9 @@ from pathlib import Path
 from experiments.history import History
 from weft.app import App
 from weft.cli.processes import open_when_ready
-from weft.config import load
 from weft.errors import DatabaseDown
 from weft.runs.model import NewRun, Retry, RunSpec
+from weft.settings import load
 
 TASK = "experiment"
 """The task that the runs of clients are under; the checker looks at no others."""

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.executing import attempt
 from weft.adapters.executors.shell import Command, environment
-from weft.config import Config, hidden, load
+from weft.config import Config, hidden
 from weft.errors import Misconfigured
+from weft.settings import load
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,10 @@ from weft import errors, ports
 from weft.adapters import registry
 from weft.app import check_spec
 from weft.cli.main import COMMANDS
-from weft.config import Config, load
+from weft.config import Config
 from weft.events import KINDS
 from weft.runs.model import Retry
+from weft.settings import load
 from weft.tasks import taskfile
 from weft.tasks.model import After, Dedup, ProjectSettings, Task
 from weft.tasks.parameters import fill

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from weft.access.sealing import Sealer
-from weft.config import load
 from weft.errors import Misconfigured, Unopened
+from weft.settings import load
 
 
 @pytest.fixture

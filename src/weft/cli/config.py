@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.output import answer, table
 from weft.cli.session import settings
-from weft.config import Setting
+from weft.settings import Setting
 
 
 def config(

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.config import Config, load
+from weft.config import Config
 from weft.errors import DatabaseDown
 from weft.logs import set_up
+from weft.settings import load
 
 if TYPE_CHECKING:
     from weft.app import App

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from weft.cli import contexts
 from weft.cli.options import options_of
-from weft.config import Config, Loaded, load
+from weft.config import Config
 from weft.errors import Invalid, Misconfigured, NotFound
+from weft.settings import Loaded, load
 
 if TYPE_CHECKING:
     from weft.app import App

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import typer
 
-from weft.config import Config, load
+from weft.config import Config
 from weft.logs import set_up
+from weft.settings import load
 from weft.workers.supervisor import Role, Supervisor
 
 

@@ -15,9 +15,10 @@ import typer
 
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.clock import now
-from weft.config import Config, load
+from weft.config import Config
 from weft.equipment import sweep
 from weft.errors import Misconfigured
+from weft.settings import load
 from weft.workers.folder import hold
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from weft.access.model import Role
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page
-from weft.config import Config, Setting, load
+from weft.config import Config
 from weft.errors import Misconfigured
+from weft.settings import Setting, load
 
 operations = Operations("settings")
 
