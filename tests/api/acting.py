@@ -39,7 +39,8 @@ class Visitor:
         if json is not None:
             data, headers["Content-Type"] = msgspec.json.encode(json), "application/json"
         async with self._session.request(method, self.address + path, data=data, headers=headers, **options) as got:
-            return Answer(got, await got.read())
+            endless = got.content_type == "text/event-stream" and got.status == 200
+            return Answer(got, b"" if endless else await got.read())
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)

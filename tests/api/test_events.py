@@ -33,8 +33,8 @@ def fact(project: str = "shop", kind: str = "run_queued", run_id: int = 1) -> Fa
 
 async def test_events_come_in_pages_newest_first(admin: Visitor) -> None:
     ids = await submit_many(admin.app, 5)
-    first = (await admin.get("/v1/events?limit=3")).json
-    second = (await admin.get(f"/v1/events?limit=3&after={first['next']}")).json
+    first = (await admin.get("/v1/events/history?limit=3")).json
+    second = (await admin.get(f"/v1/events/history?limit=3&after={first['next']}")).json
     assert [event["run_id"] for event in first["items"] + second["items"]] == ids[::-1]
     assert second["next"] is None
     assert first["items"][0]["kind"] == "run_queued"
@@ -44,13 +44,14 @@ async def test_a_page_is_filtered(admin: Visitor) -> None:
     await happen(admin, fact(), fact("other"), fact(kind="run_started"), fact(kind="run_retried", run_id=2))
 
     async def found(query: str) -> list[tuple[str, str]]:
-        return [(each["project"], each["kind"]) for each in (await admin.get(f"/v1/events?{query}")).json["items"]]
+        items = (await admin.get(f"/v1/events/history?{query}")).json["items"]
+        return [(each["project"], each["kind"]) for each in items]
 
     assert await found("project=other") == [("other", "run_queued")]
     assert await found("kind=run_started,run_retried") == [("shop", "run_retried"), ("shop", "run_started")]
     assert await found("kind=run_started&kind=run_retried") == [("shop", "run_retried"), ("shop", "run_started")]
     assert await found("run_id=2") == [("shop", "run_retried")]
-    answer = await admin.get("/v1/events?kind=run_dreamt")
+    answer = await admin.get("/v1/events/history?kind=run_dreamt")
     assert (answer.status, answer.json["field"]) == (422, "kind")
 
 
@@ -58,10 +59,10 @@ async def test_a_page_is_filtered(admin: Visitor) -> None:
 async def test_a_page_that_finds_little_says_where_to_go_on(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.api.v1.events.WINDOW", 3)
     await happen(admin, fact(), *[fact("other")] * 6)
-    page, pages = (await admin.get("/v1/events?project=shop")).json, 1
+    page, pages = (await admin.get("/v1/events/history?project=shop")).json, 1
     while page["next"]:
         assert page["items"] == []
-        page, pages = (await admin.get(f"/v1/events?project=shop&after={page['next']}")).json, pages + 1
+        page, pages = (await admin.get(f"/v1/events/history?project=shop&after={page['next']}")).json, pages + 1
     assert [event["project"] for event in page["items"]] == ["shop"]
     assert pages == 3
 
@@ -165,7 +166,7 @@ async def test_a_listener_hears_only_of_projects_that_it_may_view(nobody: Visito
         assert [heard.json["project"] for heard in await ear.events(2)] == ["shop", "books"]
     answer = await viewer.get("/v1/events?project=secret", headers={"Accept": "text/event-stream"})
     assert answer.status == 403
-    assert [each["project"] for each in (await viewer.get("/v1/events")).json["items"]] == ["books", "shop"]
+    assert [each["project"] for each in (await viewer.get("/v1/events/history")).json["items"]] == ["books", "shop"]
 
 
 async def test_a_listener_hears_what_it_asked_for(admin: Visitor) -> None:
@@ -177,7 +178,7 @@ async def test_a_listener_hears_what_it_asked_for(admin: Visitor) -> None:
             fact("shop", "run_queued", 2),
             fact("shop", "run_started", 2),
         )
-        assert (await ear.event()).json == (await admin.get("/v1/events?limit=1")).json["items"][0]
+        assert (await ear.event()).json == (await admin.get("/v1/events/history?limit=1")).json["items"][0]
 
 
 async def test_a_revoked_key_ends_its_stream(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,7 @@ PASSWORD = "another horse battery"
 
 WALK: dict[str, Step] = {
     "audit.list": Step(query="?project={project}"),
+    "events.follow": Step(query="?project={project}", make=a_run),
     "events.list": Step(query="?project={project}", make=a_run),
     "audit.verify": Step(scope="everywhere"),
     "metrics.read": Step(scope="everywhere"),

@@ -13,7 +13,6 @@ from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 
 from weft.access.model import Caller, Role
-from weft.api.call import Call
 from weft.errors import DatabaseDown, NotAllowed, NotFound, Unknown
 
 log = logging.getLogger(__name__)
@@ -30,11 +29,6 @@ GOODBYE = b": come back with the last id that you have\n\n"
 REFUSED = b": your key is not valid any more, or may not see this\n\n"
 HEADERS = {"X-Accel-Buffering": "no"}
 """A proxy in between must pass on each event as it comes."""
-
-
-def asked_for(call: Call) -> bool:
-    """Whether the caller wants a stream and not a page."""
-    return call.request.method == "GET" and MEDIA_TYPE in (call.header("accept") or "")
 
 
 def stream(pieces: AsyncIterator[bytes]) -> StreamingResponse:

@@ -31,15 +31,23 @@ WINDOW = 50_000
 """How many events one page looks through at most; one that finds little says where to go on."""
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to list or to follow."""
+RunId = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_ID)]
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events to follow."""
 
     project: str | None = None
     kind: str | None = None
     """One kind or more, with commas between them."""
-    run_id: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_ID)] | None = None
+    run_id: RunId | None = None
+
+
+class Filter(Live, frozen=True, kw_only=True):
+    """Which events to list."""
+
     after: str | None = None
-    """The ``next`` of the page before; a stream has ``Last-Event-ID`` instead."""
+    """The ``next`` of the page before."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
 
 
@@ -59,26 +67,34 @@ EXAMPLE: dict[str, Any] = msgspec.to_builtins(
 @operations.get(
     "/events",
     needs=Role.VIEWER,
+    query=Live,
+    media_type=streams.MEDIA_TYPE,
+    headers={"Last-Event-ID": "The id of the last event that was received; the stream goes on right after that one."},
+    example="id: 1042\nevent: run_finished\ndata: {…}\n\n",
+)
+async def follow(call: Call) -> Response:
+    """Send each event as it happens, as server-sent events."""
+    asked: Live = call.query
+    wanted = Wanted(call.visible(asked.project), _kinds(call), asked.run_id)
+    since = call.header("last-event-id") or None
+    if since is not None:
+        Position.parse(since, 0)
+    if call.request.method == "HEAD":
+        return Response(media_type=streams.MEDIA_TYPE)
+    return streams.stream(_frames(call, wanted, asked.project, since))
+
+
+@operations.get(
+    "/events/history",
+    needs=Role.VIEWER,
     query=Filter,
     answer=Page[EventDocument],
-    headers={
-        "Accept": "text/event-stream asks for a stream instead of a page.",
-        "Last-Event-ID": "The id of the last event of a stream that was received; it goes on right after that one.",
-    },
     example={"items": [EXAMPLE], "next": None},
 )
-async def list_(call: Call) -> Page[EventDocument] | Response:
-    """List events, newest first; or, with Accept: text/event-stream, send each as it happens.
-
-    A page may have fewer than were asked for, also none, and a next.
-    """
+async def list_(call: Call) -> Page[EventDocument]:
+    """List events, newest first. A page may have fewer than were asked for, also none, and a next."""
     asked: Filter = call.query
     wanted = Wanted(call.visible(asked.project), _kinds(call), asked.run_id)
-    if streams.asked_for(call):
-        since = call.header("last-event-id") or None
-        if since is not None:
-            Position.parse(since, 0)
-        return streams.stream(_frames(call, wanted, asked.project, since))
     return await _page(call, wanted, asked)
 
 
