@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from datetime import UTC, datetime, timedelta
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -81,7 +82,7 @@ async def _new_key(connection: Connection) -> str:
 
 
 def _password(file: Path | None, user: str) -> str:
-    return _read(file) if file is not None else str(typer.prompt(f"Password of {user}", hide_input=True, err=True))
+    return _read(file) if file is not None else getpass(f"Password of {user}: ")
 
 
 def _read(file: Path) -> str:

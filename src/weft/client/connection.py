@@ -27,6 +27,7 @@ KINDS: dict[str, type[WeftError]] = {
     "unknown_caller": errors.Unknown,
     "not_allowed": errors.NotAllowed,
     "queue_full": errors.QueueFull,
+    "too_many_requests": errors.TooManyLogins,
     "database_down": errors.DatabaseDown,
 }
 """The error that each code of a problem document tells of; others are told as they are."""
