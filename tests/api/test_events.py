@@ -230,6 +230,9 @@ async def test_a_bad_last_event_id_is_refused(admin: Visitor) -> None:
 
 async def test_a_place_in_a_database_that_was_made_anew_begins_now(admin: Visitor) -> None:
     async with listening(admin, since="999999999") as ear:
+        first = await ear.next()
+        assert first is not None
+        assert first.comment == "still here"
         run_id = await submit(admin.app)
         assert (await ear.event()).json["run_id"] == run_id
 
