@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from tests.api.acting import Visitor, visiting
 from tests.conftest import OpenApp, on_sqlite
 from weft.api import lines
-from weft.api.door import refuse_open_door
+from weft.api.door import is_loopback, refuse_open_door
 from weft.api.problems import Refused
 from weft.api.rates import Rates
 from weft.app import App
@@ -116,6 +116,7 @@ def test_other_addresses_than_our_own_need_tls(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_this_machine_needs_no_tls(host: str) -> None:
+    assert is_loopback(host)
     refuse_open_door(Config(host=host))
 
 

@@ -7,6 +7,7 @@ import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -59,10 +60,17 @@ def test_no_two_operations_have_one_name_or_one_address() -> None:
 
 def test_every_reference_leads_somewhere() -> None:
     text = msgspec.json.encode(DOCUMENT).decode()
-    for reference in set(re.findall(r'"\$ref":"#/([^"]+)"', text)):
-        found = DOCUMENT
-        for step in reference.split("/"):
-            found = found[step]
+    references = set(re.findall(r'"\$ref":"#/([^"]+)"', text))
+    assert references
+    assert text.count('"$ref":') == text.count('"$ref":"#/')
+    assert [each for each in references if not leads_somewhere(each)] == []
+
+
+def leads_somewhere(reference: str) -> bool:
+    found: Any = DOCUMENT
+    for step in reference.split("/"):
+        found = found.get(step, {})
+    return bool(found)
 
 
 @on_sqlite

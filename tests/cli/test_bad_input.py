@@ -17,7 +17,11 @@ LABEL = "it must be letters, digits, '.', '_', '=' or '-', at most 63"
 ID = "it must be a whole number from 1 to 9223372036854775807"
 
 WRONG = [
-    (["fly"], "a command of weft is 'fly'; it must be up, serve, worker, tasks, runs, workers, "),
+    (
+        ["fly"],
+        "a command of weft is 'fly'; it must be up, serve, worker, tasks, runs, workers, users, keys, top, login, "
+        "context, secrets, audit, config or doctor",
+    ),
     (["runs", "fly"], "a command of weft runs is 'fly'; it must be list, show, cancel, again, log, wait or submit"),
     (["runs", "list", "--sate", "x"], "No such option: --sate (Possible options: --state)"),
     (["runs", "show"], "Missing argument 'ID'"),

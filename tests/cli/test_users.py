@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import ON_ITS_TERMINAL, WEFT, Shell, environment
+from tests.servers.server import free_port
 from tests.waiting import eventually
 from weft.access.model import Role
 
@@ -121,12 +121,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert (answer.code, answer.out, answer.err.count("\n")) == (code, "", 1)
     assert sentence in answer.err
     assert [each["grants"] for each in shell.document("users", "list")] == [{"*": "admin"}]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def answers(port: int) -> bool:

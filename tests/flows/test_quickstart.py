@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.server import free_port
 from tests.waiting import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
@@ -29,12 +29,6 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[list[str]]:
     lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
     return [[WEFT, *shlex.split(line)[1:]] for line in lines if line.startswith(".venv/bin/weft ")]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def answers(port: int) -> bool:

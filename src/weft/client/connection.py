@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -11,7 +10,8 @@ import aiohttp
 import msgspec
 
 from weft import errors
-from weft.errors import GatewayDown, Invalid, Misconfigured, WeftError
+from weft.errors import GatewayDown, Invalid, WeftError
+from weft.workers.link import trusted
 
 ANSWER_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
@@ -48,7 +48,7 @@ class Connection:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         if basic is not None:
             self._headers = {"Authorization": aiohttp.BasicAuth(*basic, encoding="utf-8").encode()}
-        self._ssl = _trust(ca_file) if self.url.startswith("https:") else True
+        self._ssl = trusted(ca_file) if self.url.startswith("https:") else True
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, kind: Any, *path: object, **query: Any) -> Any:
@@ -126,12 +126,3 @@ def _checked(url: str) -> str:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _trust(ca_file: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as problem:
-        raise Misconfigured(
-            f"ca_file is {ca_file!r}; it must be a file of certificates in PEM ({problem})"
-        ) from problem

@@ -37,7 +37,7 @@ class Link:
 
     def __init__(self, url: str, key: str, *, ca_file: str = "", proxy: str | None = None) -> None:
         self.url, self._key, self._proxy = url.rstrip("/"), key, proxy
-        self._ssl = _ssl_context(ca_file) if url.startswith("https:") else True
+        self._ssl = trusted(ca_file) if url.startswith("https:") else True
         self._sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, asyncio.Task[None]]] = {}
 
     async def call(
@@ -145,7 +145,8 @@ def _seconds(text: str | None) -> float:
     return float(text) if text is not None and text.isascii() and text.isdigit() else 0.0
 
 
-def _ssl_context(ca_file: str) -> ssl.SSLContext:
+def trusted(ca_file: str) -> ssl.SSLContext:
+    """What to check a server's certificate by: those of the system, or those in a file."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as problem:
