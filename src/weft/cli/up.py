@@ -17,6 +17,9 @@ from weft.logs import set_up
 from weft.settings import load
 from weft.workers.supervisor import Role, Supervisor
 
+NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD",)
+"""What only the control process needs."""
+
 
 def up(
     data_dir: Annotated[str | None, typer.Option(help="Where all state is kept.")] = None,
@@ -44,10 +47,20 @@ async def _up(config: Config, *, examples: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (2, 15):
         loop.add_signal_handler(number, supervisor.stop)
-    address = f" and answers on http://{config.host}:{config.port}/healthz" if config.port else ""
-    typer.echo(f"weft runs on {config.folder}{address}. Ctrl-C ends it.")
+    typer.echo(f"weft runs on {config.folder}{_addresses(config)}. Ctrl-C ends it.")
     await supervisor.run()
     return 78 if supervisor.misconfigured else 0
+
+
+def _addresses(config: Config) -> str:
+    if not config.port:
+        return ""
+    scheme, host = (
+        "https" if config.tls_certificate else "http",
+        f"[{config.host}]" if ":" in config.host else config.host,
+    )
+    address = f"{scheme}://{host}:{config.port}"
+    return f" and answers on {address}; {address}/docs tells what can be asked there"
 
 
 def roles(config: Config, *, examples: bool) -> list[Role]:
@@ -57,7 +70,10 @@ def roles(config: Config, *, examples: bool) -> list[Role]:
     count = config.workers or os.cpu_count() or 1
     host = config.worker_name or socket.gethostname()
     names = [f"{host}-{number}" for number in range(1, count + 1)]
-    return [control, *(Role(name, [*weft, "worker", "--supervised", "--name", name]) for name in names)]
+    return [
+        control,
+        *(Role(name, [*weft, "worker", "--supervised", "--name", name], NOT_FOR_WORKERS) for name in names),
+    ]
 
 
 def environment(config: Config) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ class Role:
 
     name: str
     command: Sequence[str]
+    unseen: Collection[str] = ()
+    """Variables of the environment that are none of its business."""
 
 
 class Supervisor:
@@ -61,8 +63,9 @@ class Supervisor:
             await self._pause(pause_after(quick_ends))
 
     async def _live(self, role: Role) -> int:
+        seen = {name: value for name, value in self._environment.items() if name not in role.unseen}
         try:
-            process = await asyncio.create_subprocess_exec(*role.command, env=self._environment)
+            process = await asyncio.create_subprocess_exec(*role.command, env=seen)
         except OSError as problem:  # the machine has no room for it now
             log.error("process could not be started", extra={"role": role.name, "why": str(problem)})
             return NOT_STARTED

@@ -1,0 +1,65 @@
+"""`weft up`: what it says when it starts, and what each of its processes is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commanding import WEFT, environment
+from tests.servers.processes import family
+from tests.servers.server import free_port
+from tests.waiting import eventually
+from weft.cli.up import roles
+from weft.config import Config
+
+PASSWORD = "a password of the first user"
+
+
+def variables_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def processes_with(root: int, word: bytes) -> list[int]:
+    """The processes under ``root`` whose command line has ``word``."""
+    found = []
+    for pid in family(root, "/nowhere"):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if word in words:
+            found.append(pid)
+    return found
+
+
+def test_only_the_control_process_is_told_the_password_of_the_first_user(tmp_path: Path) -> None:
+    port, told = free_port(), tmp_path / "told"
+    variables = environment(WEFT_ADMIN_PASSWORD=PASSWORD, WEFT_DATA_DIR=str(tmp_path / "data"))
+    command = [WEFT, "up", "--port", str(port), "--workers", "1", "--no-examples"]
+    with told.open("wb") as output:
+        up = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=output, stderr=output)
+    try:
+        asyncio.run(eventually(lambda: processes_with(up.pid, b"worker") and processes_with(up.pid, b"serve")))
+        (control,), (worker,) = processes_with(up.pid, b"serve"), processes_with(up.pid, b"worker")
+        assert PASSWORD.encode() in variables_of(control)
+        assert b"WEFT_DATA_DIR" in variables_of(worker)
+        assert PASSWORD.encode() not in variables_of(worker)
+    finally:
+        os.kill(up.pid, signal.SIGTERM)
+        up.wait(60)
+    assert f"answers on http://127.0.0.1:{port}; http://127.0.0.1:{port}/docs tells" in told.read_text()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_worker_sees_what_only_the_control_process_needs(count: int) -> None:
+    control, *workers = roles(Config(workers=count), examples=False)
+    assert not control.unseen
+    assert [worker.unseen for worker in workers] == [("WEFT_ADMIN_PASSWORD",)] * count
