@@ -129,6 +129,8 @@ class Cluster:
         self._settings = QUICK | {"data_dir": str(self.folder / "data"), "port": 0} | settings
         self._settings |= {name: url for name, url in (("database", database), ("broker", broker)) if url}
         self.roles: dict[str, Role] = {}
+        self.ports: dict[str, int] = {}
+        """Where each control process listens."""
         self._ready: dict[str, Callable[[App], Any]] = {}
         self._guard = subprocess.Popen(
             [sys.executable, processes.__file__, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
@@ -136,7 +138,7 @@ class Cluster:
 
     def serve(self, name: str = "serve", *, red: str | None = None, **settings: Any) -> Role:
         """Start a control process; ``red`` names a patch of ``experiments.red``."""
-        port = free_port()
+        port = self.ports[name] = free_port()
         role = self.start(name, ["weft", "serve", "--port", str(port)], red=red, **settings)
         self._ready[name] = lambda _: _is_healthy(port)
         return role
