@@ -68,15 +68,13 @@ class Audit:
         self._db, self._clock = db, clock
         self._add_together = Together(db, self._add_all)
 
-    async def write(
-        self, caller: Caller, action: str, *, project: str = "", target: str = "", data: Mapping[str, Any] | None = None
-    ) -> None:
+    async def write(self, new: Mapping[str, Any]) -> None:
         """Add an entry; it is there when this returns."""
-        await self._add_together(entry(caller, action, project=project, target=target, data=data))
+        await self._add_together(new)
 
-    def add(self, tx: Transaction, new: Mapping[str, Any]) -> None:
-        """Add an entry in the transaction of what it tells of."""
-        self._add_all(tx, [new])
+    def add(self, tx: Transaction, new: Sequence[Mapping[str, Any]]) -> None:
+        """Add entries in the transaction of what they tell of (``witness.py``)."""
+        self._add_all(tx, new)
 
     async def find(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from weft.access.model import EVERYWHERE, Caller, Role
+from weft.api.alike import Alike
 from weft.api.problems import Refused
 from weft.app import App
 from weft.errors import NOT_SHOWN, Invalid, NotFound
@@ -30,6 +31,7 @@ class Call:
     request: Request
     caller: Caller
     request_id: str
+    alike: Alike
     identify: Callable[[], Awaitable[Caller]]
     """Tells anew who calls: what lasts asks again now and then, and ends where the caller is refused."""
     body: Any = None
@@ -41,7 +43,7 @@ class Call:
     about: tuple[str, str] = ("", "")
     """The project and the thing that the call acts on, for the audit log."""
     record: Mapping[str, Any] | None = None
-    """What the audit log keeps beside that, such as before and after; None: what was sent, without secrets."""
+    """What the audit log keeps where no front door tells it before and after; None: what was sent, without secrets."""
 
     def check(self, project: str, target: str = "", *, role: Role | None = None) -> None:
         """Refuse where the caller lacks the operation's role in ``project``.
@@ -63,6 +65,11 @@ class Call:
         """Say that the call acts on nothing but what is the caller's own, so that any role will do, or none."""
         self.checked, self.about = True, ("", target)
 
+    def refuse_unchecked(self) -> None:
+        """Refuse what was done, or is about to be, without a decision whether the caller may do this."""
+        if self.operation.needs is not None and not self.checked:
+            raise AssertionError(f"{self.operation.name} has not checked whether {self.caller.name} may do this")
+
     def visible(self, project: str | None = None) -> frozenset[str] | None:
         """The projects whose things may be listed, None for all: those of the caller, or the one that was asked for."""
         if self.operation.needs is None:
@@ -72,6 +79,14 @@ class Call:
             return frozenset({project})
         self.checked = True
         return self.caller.projects(self.operation.needs)
+
+    async def shared(self, asked: Hashable, find: Callable[[], Awaitable[Any]]) -> bytes:
+        """The answer as JSON, shared with those who ask the same; ``asked`` holds all that it depends on."""
+
+        async def encoded() -> bytes:
+            return msgspec.json.encode(await find())
+
+        return await self.alike((self.operation.name, asked), encoded)
 
     def path(self, name: str) -> str:
         return _without_nul(name, str(self.request.path_params[name]))

@@ -1,4 +1,4 @@
-"""Tells the audit log what people and programs have changed through the API."""
+"""Has calls do what they ask for, before the eyes of the audit log."""
 
 from __future__ import annotations
 
@@ -6,21 +6,47 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from weft.access.audit import LARGEST_DATA
+from weft.access.audit import LARGEST_DATA, entry
+from weft.access.model import Caller
+from weft.access.witness import Told, Witness, witnessed
 from weft.api.call import Call
 
 
-async def note(call: Call) -> None:
-    """Add an entry for a call that has done what it was asked for."""
-    client = call.request.client
-    caller = replace(call.caller, address=call.caller.address or (client.host if client else ""))
+async def handled(call: Call) -> Any:
+    """The answer of the operation. What it changes the audit log tells of: in the transaction of the change where a
+    front door does so, and else before the answer is sent."""
+    operation = call.operation
+    if not operation.changes or not operation.audited:
+        return await operation.handle(call)
+    witness = Witness(call.app.audit, lambda told: _entry(call, told))
+    with witnessed(witness):
+        answer = await operation.handle(call)
+    await witness.tell_afterwards()
+    return answer
+
+
+def _entry(call: Call, told: Told) -> dict[str, Any]:
+    """What the audit log keeps of a call. One that has not been allowed yet is refused, and its transaction with it."""
+    call.refuse_unchecked()
     project, target = call.about
-    data = {"request_id": call.request_id, **(_sent(call) if call.record is None else call.record)}
-    await call.app.audit.write(caller, call.operation.name, project=project, target=target, data=data)
+    return entry(
+        _caller(call),
+        call.operation.name,
+        project=project if told.project is None else told.project,
+        target=target if told.target is None else told.target,
+        data={"request_id": call.request_id, **(told.data or _record(call))},
+    )
 
 
-def _sent(call: Call) -> Mapping[str, Any]:
-    """The body, unless it is so large that looking through it would cost more than the call."""
+def _caller(call: Call) -> Caller:
+    client = call.request.client
+    return replace(call.caller, address=call.caller.address or (client.host if client else ""))
+
+
+def _record(call: Call) -> Mapping[str, Any]:
+    """What was sent, unless it is so large that looking through it would cost more than the call."""
+    if call.record is not None:
+        return call.record
     if call.body is None:
         return {}
     length = call.header("content-length") or ""

@@ -7,22 +7,33 @@ import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.access.audit import entry
 from weft.access.model import Caller
+from weft.access.witness import Told, Witness
 from weft.cli.options import options_of
 
 if TYPE_CHECKING:
     from weft.app import App
 
 
-async def note(app: App, context: Any) -> None:
-    """Add an entry for the command that has just done what it was asked for."""
+def witness(app: App, context: Any) -> Witness:
+    """Sees the command to its end."""
+    return Witness(app.audit, lambda told: _entry(context, told))
+
+
+def _entry(context: Any, told: Told) -> dict[str, Any]:
     noun, verb = context.command_path.split()[1:3]
     given = {name: _plain(value) for name, value in context.params.items() if value not in (None, False, [], ())}
     named = [each.name for each in context.command.params if each.param_type_name == "argument" and each.name in given]
     target = f"{noun.rstrip('s')} {', '.join(str(given[name]) for name in named)}".strip()
-    caller = Caller(name=user(), kind="local")
     project = options_of(context).project or ""
-    await app.audit.write(caller, f"{noun}.{verb}", project=project, target=target, data={"given": given})
+    return entry(
+        Caller(name=user(), kind="local"),
+        f"{noun}.{verb}",
+        project=project if told.project is None else told.project,
+        target=target if told.target is None else told.target,
+        data={"given": given, **told.data},
+    )
 
 
 def user() -> str:

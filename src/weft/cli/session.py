@@ -58,13 +58,16 @@ async def _ask(config: Config, work: Callable[[App], Awaitable[T]]) -> T:
 
 
 def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App], Awaitable[T]]:
-    """The same work, which the audit log tells of once it is done; elsewhere the gateway does that."""
+    """The same work, which the audit log tells of; elsewhere the gateway does that."""
 
     async def noted(app: App) -> T:
-        from weft.cli.noting import note
+        from weft.access.witness import witnessed
+        from weft.cli.noting import witness
 
-        done = await work(app)
-        await note(app, context)
+        seen = witness(app, context)
+        with witnessed(seen):
+            done = await work(app)
+        await seen.tell_afterwards()
         return done
 
     return noted

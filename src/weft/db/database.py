@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, Executable
@@ -84,10 +85,12 @@ class Database:
     async def transact(self, work: Unit[T], *, urgent: bool = False) -> T:
         """Run ``work`` in one transaction; return once it is committed.
 
-        An ``urgent`` one (a heartbeat) does not stand in line behind the others where the database allows it.
+        An ``urgent`` one (a heartbeat) does not stand in line behind the others where the database allows it. ``work``
+        sees the context of who calls this (``contextvars``), such as who asked for the change.
         """
         self._check_open()
-        return await asyncio.wrap_future(self._engines.submit(work, urgent=urgent))
+        context = copy_context()
+        return await asyncio.wrap_future(self._engines.submit(lambda tx: context.run(work, tx), urgent=urgent))
 
     async def read(self, work: Unit[T]) -> T:
         """Run ``work`` on one consistent state of the database; it must not write."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -44,7 +45,8 @@ class Together(Generic[Asked, Answer]):
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
         if self._making is None:
-            self._making = asyncio.create_task(self._make_all())
+            # In a context of its own: what is made for many is made in nobody's name.
+            self._making = asyncio.create_task(self._make_all(), context=Context())
         return await answer
 
     async def _make_all(self) -> None:
