@@ -11,8 +11,19 @@ A process is found and ended by its id, so servers of the machine itself are nev
 
 from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
 from tests.servers.server import Server, ServerFailed, ServerMissing
+from tests.servers.watchers import NGINX, PROMETHEUS
 
-__all__ = ["Server", "ServerFailed", "ServerMissing", "mariadb", "postgresql", "rabbitmq", "redis"]
+__all__ = [
+    "Server",
+    "ServerFailed",
+    "ServerMissing",
+    "mariadb",
+    "nginx",
+    "postgresql",
+    "prometheus",
+    "rabbitmq",
+    "redis",
+]
 
 
 def postgresql(**settings: str) -> Server:
@@ -33,3 +44,13 @@ def redis(**settings: str) -> Server:
 def rabbitmq(**settings: str) -> Server:
     """Start RabbitMQ; ``settings`` are those of rabbitmq.conf."""
     return Server(RABBITMQ, settings)
+
+
+def nginx(site: str) -> Server:
+    """Start nginx with a site that listens on 443 and names a certificate; it gets a port and one of its own."""
+    return Server(NGINX, {"site": site})
+
+
+def prometheus(configuration: str) -> Server:
+    """Start Prometheus with this as its prometheus.yml."""
+    return Server(PROMETHEUS, {"configuration": configuration})

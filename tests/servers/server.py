@@ -159,6 +159,12 @@ class Server:
         running = self._process is not None and self._process.poll() is None
         return family(self.pid if running else None, str(self.directory))
 
+    def own(self) -> None:
+        """Give what was written into the directory to the server's account."""
+        if self._account:
+            for each in self.directory.rglob("*"):
+                os.chown(each, self._account.pw_uid, self._account.pw_gid)
+
     def output(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
