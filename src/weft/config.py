@@ -46,6 +46,13 @@ class Config:
     requests_per_second: float = field(
         default=5000.0, metadata={"doc": "How often one key, user or address may ask, for each gateway; 0: no limit."}
     )
+    requests_at_once: int = field(
+        default=256,
+        metadata={
+            "doc": "How many requests that change something, and how many that read, one gateway answers at once; "
+            "a single caller gets half of the places; 0: no limit."
+        },
+    )
     workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})
@@ -162,6 +169,7 @@ HIDDEN = frozenset(one.name for one in fields(Config) if "hidden" in one.metadat
 _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("port", 0, 65535),
     ("requests_per_second", 0, 1e9),
+    ("requests_at_once", 0, 1_000_000),
     ("workers", 0, 1000),
     ("capacity", 1, 10_000),
     ("max_runs", 0, None),

@@ -44,6 +44,7 @@ TITLES = {
     "head_too_large": (431, "The head of the request is too large"),
     "internal": (500, "Weft has a fault"),
     "database_down": (503, "The database does not answer"),
+    "overloaded": (503, "Too much is asked at once"),
 }
 """The status and the title of each code."""
 
