@@ -35,6 +35,10 @@ class Roles(ExitStack):
         """A process of ``count`` workers that note in ``directory`` when each run started."""
         return self.start([sys.executable, "-m", "bench.crew", name, str(count), str(directory)])
 
+    def python(self, module: str, *arguments: str) -> Process:
+        """A process of the benchmark itself."""
+        return self.start([sys.executable, "-m", module, *arguments])
+
     def start(self, command: Sequence[str]) -> Process:
         with self._output.open("ab") as output:
             process = subprocess.Popen(

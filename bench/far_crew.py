@@ -1,0 +1,129 @@
+"""A process of several remote workers: ``python -m bench.far_crew NAME URL CA_FILE DIRECTORY TOKEN…``.
+
+Each has a join token, a key, a line and a heartbeat of its own and speaks the worker protocol over HTTPS; they share a
+process and the thread of its heart, so that many fit on one machine. They note when each run started.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from bench.starts import Stamping
+from weft import __version__
+from weft.cli.processes import end_with_parent, on_stop, settings
+from weft.config import Config
+from weft.equipment import open_executor
+from weft.runs.model import Ending, Lease
+from weft.workers.enrolment import enrolled
+from weft.workers.heart import Heart
+from weft.workers.link import Link
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
+from weft.workers.remote import RemoteBlobs, RemoteBroker, RemoteProtocol
+from weft.workers.wire import LONGEST_WAIT_SECONDS
+from weft.workers.worker import Habits, Worker
+
+AT_ONCE = 10
+"""How many enrol at the same time."""
+
+
+class Switchboard:
+    """Lets one heart beat for workers that have a line each."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, RemoteProtocol] = {}
+
+    async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+        return await self.lines[worker_id].heartbeat(worker_id, beat)
+
+    async def join(self, card: Card) -> int:
+        raise NotImplementedError
+
+    async def lease(self, worker_id: int, want: int) -> list[Lease]:
+        raise NotImplementedError
+
+    async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
+        raise NotImplementedError
+
+    async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
+        raise NotImplementedError
+
+
+class Line(RemoteProtocol):
+    """A worker's own protocol, known to the switchboard from when it has joined."""
+
+    def __init__(self, link: Link, switchboard: Switchboard) -> None:
+        super().__init__(link)
+        self._switchboard = switchboard
+
+    async def join(self, card: Card) -> int:
+        worker_id = await super().join(card)
+        self._switchboard.lines[worker_id] = self
+        return worker_id
+
+
+def card(config: Config, name: str) -> Card:
+    return Card(name=name, host=socket.gethostname(), pid=os.getpid(), version=__version__, capacity=config.capacity)
+
+
+class Crew:
+    """The workers of this process."""
+
+    def __init__(self, config: Config, url: str, ca_file: str, directory: Path) -> None:
+        self._config, self._url, self._ca_file = config, url, ca_file
+        self._switchboard = Switchboard()
+        self._heart = Heart(self._switchboard, config.heartbeat_seconds)
+        self._stamping = Stamping(open_executor("noop"), directory)
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._links: list[Link] = []
+
+    async def hire(self, name: str, token: str) -> Worker:
+        """A worker that has used up its token."""
+        async with self._places:
+            file = self._config.folder / "worker-keys" / f"{name}.key"
+            connect = partial(Link, self._url, ca_file=self._ca_file)
+            link = await enrolled(connect, self._url, file, name, token)
+        self._links.append(link)
+        protocol = Line(link, self._switchboard)
+        config = self._config
+        return Worker(
+            card(config, name),
+            protocol,
+            self._heart,
+            RemoteBroker(protocol),
+            RemoteBlobs(protocol),
+            lambda kind: self._stamping,
+            folder=config.folder / "runs" / name,
+            habits=Habits(
+                poll_seconds=config.poll_seconds,
+                listen_seconds=LONGEST_WAIT_SECONDS,
+                drain_seconds=config.drain_seconds,
+            ),
+        )
+
+    async def close(self) -> None:
+        self._heart.close()
+        await asyncio.gather(*(link.close() for link in self._links))
+
+
+async def work(name: str, url: str, ca_file: str, directory: Path, tokens: Sequence[str]) -> None:
+    crew = Crew(settings("bench"), url, ca_file, directory)
+    try:
+        workers = await asyncio.gather(*(crew.hire(f"{name}-{n}", token) for n, token in enumerate(tokens)))
+
+        def drain() -> None:
+            for worker in workers:
+                worker.drain()
+
+        on_stop(drain)
+        await asyncio.gather(*(worker.run() for worker in workers))
+    finally:
+        await crew.close()
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5:]))
