@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 Moment = int
 Clock = Callable[[], Moment]
@@ -35,4 +36,13 @@ def as_datetime(at: Moment) -> datetime:
 
 def iso(at: Moment | None) -> str | None:
     """RFC 3339 in UTC, to the millisecond."""
-    return as_datetime(at).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at is not None else None
+    if at is None:
+        return None
+    whole, rest = divmod(at, SECOND)
+    return f"{_second(whole)}.{rest // 1000:03d}Z"
+
+
+@lru_cache(10_000)
+def _second(whole: int) -> str:
+    """A list names the same few seconds again and again."""
+    return datetime.fromtimestamp(whole, UTC).isoformat()[:19]

@@ -31,7 +31,8 @@ from weft.config import Config
 from weft.db.database import Transaction
 from weft.errors import Conflict, LeaseLost
 from weft.events import Event, newest
-from weft.runs import store
+from weft.runs import list_store, store
+from weft.runs.listing import Listing
 from weft.runs.model import ENDED, TRANSITIONS, Ending, Lease, Run, RunState
 
 Graph = Mapping[RunState, frozenset[RunState]]
@@ -247,7 +248,7 @@ class RunMachine(RuleBasedStateMachine):
 
     def look(self, tx: Transaction) -> tuple[list[Run], list[Event], dict[int, list[str]]]:
         """Every run, every event from the oldest on, and how each attempt of each run ended."""
-        runs = store.newest(tx, {}, limit=100_000)
+        runs = [list_store.run_of(row) for row in list_store.page(tx, Listing(where={}, limit=100_000))]
         attempts = {run.id: [attempt.outcome for attempt in store.attempts_of(tx, run.id)] for run in runs}
         return runs, newest(tx, 100_000)[::-1], attempts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import Request
 
 from weft.access.model import EVERYWHERE, Caller, Role
+from weft.api.alike import Alike
 from weft.api.problems import Refused
 from weft.app import App
 from weft.errors import NOT_SHOWN, Invalid, NotFound
@@ -30,6 +31,7 @@ class Call:
     request: Request
     caller: Caller
     request_id: str
+    alike: Alike
     identify: Callable[[], Awaitable[Caller]]
     """Tells anew who calls: what lasts asks again now and then, and ends where the caller is refused."""
     body: Any = None
@@ -77,6 +79,14 @@ class Call:
             return frozenset({project})
         self.checked = True
         return self.caller.projects(self.operation.needs)
+
+    async def shared(self, asked: Hashable, find: Callable[[], Awaitable[Any]]) -> bytes:
+        """The answer as JSON, shared with those who ask the same; ``asked`` holds all that it depends on."""
+
+        async def encoded() -> bytes:
+            return msgspec.json.encode(await find())
+
+        return await self.alike((self.operation.name, asked), encoded)
 
     def path(self, name: str) -> str:
         return _without_nul(name, str(self.request.path_params[name]))

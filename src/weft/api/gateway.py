@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket
 
 from weft.access.model import Caller
 from weft.api import sockets
+from weft.api.alike import Alike
 from weft.api.call import Call, converted, decoded
 from weft.api.callers import Callers
 from weft.api.guards import SECURITY, Hosts, check_head, read_body
@@ -80,7 +81,7 @@ class Gateway:
     def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts, rates: Rates) -> None:
         self.app, self.operations, self._rates = app, tuple(operations), rates
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
-        self._rechecks = Rechecks()
+        self._rechecks, self._alike = Rechecks(), Alike()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -139,7 +140,7 @@ class Gateway:
         operation, values = self._routes.find(request.method, request.url.path)
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
-        call = Call(self.app, operation, request, caller, request_id, self._again(request, operation))
+        call = Call(self.app, operation, request, caller, request_id, self._alike, self._again(request, operation))
         if operation.query is not None:
             call.query = converted(dict(request.query_params), operation.query)
         if operation.body is not None:
@@ -175,7 +176,8 @@ def _response(call: Call, answer: Any) -> Response:
         return answer
     if answer is None and call.operation.answer is None:
         return Response(status_code=204, headers=call.headers)
-    return Response(msgspec.json.encode(answer), call.operation.status, call.headers, call.operation.media_type)
+    data = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+    return Response(data, call.operation.status, call.headers, call.operation.media_type)
 
 
 def _request_id(request: HTTPConnection) -> str:

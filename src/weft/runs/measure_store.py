@@ -37,6 +37,13 @@ def ended(
     return tx.rows(query.group_by(runs.c.outcome))
 
 
+def reported(tx: Transaction, above: int, after: Moment, upto: Moment, limit: int) -> Sequence[Any]:
+    """The newest runs whose end was told in that time and whose result may have numbers: project, task and result."""
+    told = and_(events.c.id > above, events.c.at > after, events.c.at <= upto, events.c.kind == "run_finished")
+    query = select(runs.c.project, runs.c.task, runs.c.result).join(events, events.c.run_id == runs.c.id)
+    return tx.rows(query.where(told, runs.c.result.like('%"metrics":%')).order_by(events.c.id.desc()).limit(limit))
+
+
 def _buckets(value: ColumnElement[Any], counts: ColumnElement[bool], bounds: Sequence[float]) -> list[Any]:
     """How many values are in each bucket and beyond the last, and their sum."""
     edges = [None, *map(seconds, bounds), None]

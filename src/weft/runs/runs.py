@@ -12,12 +12,13 @@ from weft import events
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import Conflict, Invalid, NotFound, QueueFull
+from weft.errors import Conflict, NotFound, QueueFull
 from weft.events import Fact
 from weft.ports import Blobs
-from weft.runs import key_store, lease_store, limit_store, store
+from weft.runs import key_store, lease_store, limit_store, list_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
+from weft.runs.listing import Listing, Row
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 from weft.runs.repeats import SAME_KEY, SAME_TARGET, Answer, Requests, Twin, digest, resolved, same_request
 
@@ -75,7 +76,7 @@ class Runs:
         return ids
 
     async def get(self, run_id: int) -> Run:
-        found = await self._db.read(lambda tx: store.get(tx, run_id))
+        found = await self._db.read(lambda tx: list_store.get(tx, run_id))
         if found is None:
             raise NotFound("run", run_id)
         return found
@@ -93,16 +94,14 @@ class Runs:
         limit: int = 50,
         oldest_first: bool = False,
     ) -> list[Run]:
-        """Runs newest first. ``where`` may name project, task, kind, state, trigger and correlation_id.
+        """The runs of a ``Listing`` of these."""
+        within = None if projects is None else frozenset(projects)
+        listing = Listing(where=where, projects=within, before=before, limit=limit, oldest_first=oldest_first)
+        return [list_store.run_of(row) for row in await self.page(listing)]
 
-        Only those of ``projects``, where some are named; ``before`` an id (after it, if the oldest come first).
-        """
-        allowed = {"project", "task", "task_id", "kind", "state", "trigger", "correlation_id", "outcome"}
-        for name in where.keys() - allowed:
-            raise Invalid("filter", name, f"it must be one of {', '.join(sorted(allowed))}")
-        return await self._db.read(
-            lambda tx: store.newest(tx, where, projects=projects, before=before, limit=limit, oldest_first=oldest_first)
-        )
+    async def page(self, wanted: Listing) -> Sequence[Row]:
+        """The rows of a listing; ``documents.listed`` makes them fit to be shown."""
+        return await self._db.read(lambda tx: list_store.page(tx, wanted))
 
     async def attempts(self, run_id: int) -> list[Attempt]:
         return await self._db.read(lambda tx: store.attempts_of(tx, run_id))
@@ -130,7 +129,7 @@ class Runs:
         return await self._db.transact(work)
 
     def _again(self, tx: Transaction, run_id: int) -> Submitted:
-        old = store.get(tx, run_id)
+        old = list_store.get(tx, run_id)
         if old is None:
             raise NotFound("run", run_id)
         if old.finished_at is None:
@@ -156,7 +155,7 @@ class Runs:
         return await self._db.transact(work)
 
     def cancel_in(self, tx: Transaction, run_id: int, reason: str) -> None:
-        run = store.get(tx, run_id, lock=True)
+        run = list_store.get(tx, run_id, lock=True)
         if run is None:
             raise NotFound("run", run_id)
         at, reason = self._clock(), storable(reason)

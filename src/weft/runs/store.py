@@ -1,31 +1,25 @@
-"""The SQL of runs: queue, read, cancel. Leases are in ``lease_store.py``."""
+"""The SQL of runs: queue, count, cancel. Lists are in ``list_store.py``, leases in ``lease_store.py``."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+from sqlalchemy import and_, func, select, update
 
 from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing, reserve_ids
 from weft.db.database import Transaction
 from weft.runs.lanes import Lane
-from weft.runs.model import Attempt, NewRun, Outcome, Run, RunSpec, RunState
+from weft.runs.model import Attempt, NewRun, Outcome, RunState
 
 runs, attempts, lanes = schema.runs, schema.attempts, schema.lanes
 
-_decode_spec = msgspec.json.Decoder(RunSpec).decode
 _encode = msgspec.json.encode
-
-_NAMES = tuple(Run.__dataclass_fields__)
-_STATES = {state.value: state for state in RunState}
-RUN = [runs.c[name] for name in _NAMES]
-"""The columns that people and programs see."""
 
 
 def lane_id(tx: Transaction, lane: Lane) -> int:
@@ -87,57 +81,6 @@ def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[s
         "live_task": None if skipped else run.task_id,
         "trouble": Outcome.SKIPPED.value if skipped else None,
     }
-
-
-def get(tx: Transaction, run_id: int, *, lock: bool = False) -> Run | None:
-    query = select(*RUN).where(runs.c.id == run_id)
-    row = tx.execute(query.with_for_update() if lock else query).first()
-    return None if row is None else _run(row)
-
-
-def newest(
-    tx: Transaction,
-    where: Mapping[str, Any],
-    *,
-    projects: Collection[str] | None = None,
-    before: int | None = None,
-    limit: int = 50,
-    oldest_first: bool = False,
-) -> list[Run]:
-    """Runs whose columns equal ``where``, newest first; ``before`` an id for the next page.
-
-    Each of ``projects`` is read by itself, along its own index, so that a project with few runs is found as quickly as
-    one with millions.
-    """
-    if projects is not None and "project" not in where:
-        each = [
-            newest(tx, {**where, "project": name}, before=before, limit=limit, oldest_first=oldest_first)
-            for name in projects
-        ]
-        together = sorted((run for found in each for run in found), key=lambda run: run.id, reverse=not oldest_first)
-        return together[:limit]
-    if projects is not None and where["project"] not in projects:
-        return []
-    query: Select[Any] = select(*RUN).where(*(_equals(name, value) for name, value in where.items()))
-    if before is not None:
-        query = query.where(runs.c.id > before if oldest_first else runs.c.id < before)
-    order = runs.c.id if oldest_first else runs.c.id.desc()
-    return [_run(row) for row in tx.rows(query.order_by(order).limit(limit))]
-
-
-def _equals(name: str, value: Any) -> ColumnElement[bool]:
-    """A condition that an index answers: a state that few runs are in is found by the column that only they have."""
-    condition = runs.c[name] == value
-    few = FEW.get(value) if name == "state" else None
-    return condition if few is None else and_(condition, few)
-
-
-FEW = {
-    RunState.QUEUED: or_(runs.c.ready_lane.is_not(None), runs.c.not_before.is_not(None)),
-    RunState.RUNNING: runs.c.lease_worker.is_not(None),
-    RunState.FAILED: runs.c.trouble.in_([Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value]),
-    RunState.CANCELLED: runs.c.trouble.in_([Outcome.CANCELLED.value, Outcome.SKIPPED.value]),
-}
 
 
 def attempts_of(tx: Transaction, run_id: int) -> list[Attempt]:
@@ -261,13 +204,3 @@ def wake_waiting(tx: Transaction, at: Moment, limit: int = 500) -> dict[int, int
     for row in rows:
         woken[row.lane_id] = woken.get(row.lane_id, 0) + 1
     return woken
-
-
-def _run(row: Any) -> Run:
-    """A run of the columns of ``RUN``; a list has many, so they are taken by place, not by name."""
-    fields = dict(zip(_NAMES, row, strict=True))
-    fields["state"] = _STATES[fields["state"]]
-    fields["spec"] = _decode_spec(fields["spec"])
-    if fields["result"] is not None:
-        fields["result"] = msgspec.json.decode(fields["result"])
-    return Run(**fields)

@@ -26,7 +26,7 @@ from weft.events import Event
 from weft.live.document import event_document
 from weft.live.position import Position
 from weft.redaction import redacted_tree
-from weft.runs import store as run_store
+from weft.runs import list_store
 from weft.tasks.leader import Leader
 from weft.webhooks import store
 from weft.webhooks.model import MOST_TRIES, Delivery, DeliveryState, Webhook, pause_seconds, signature
@@ -197,7 +197,7 @@ class Courier:
 
 
 def _message(tx: Transaction, delivery: Delivery, event: Event | None, until: Moment) -> Message:
-    run = run_store.get(tx, event.run_id) if event is not None and event.run_id is not None else None
+    run = list_store.get(tx, event.run_id) if event is not None and event.run_id is not None else None
     return Message(delivery, event, run.correlation_id if run is not None else "", until)
 
 

@@ -13,8 +13,9 @@ from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
-from weft.documents import AttemptDocument, RunDocument, attempt_document, run_document
+from weft.documents import AttemptDocument, RunDocument, attempt_document, listed, run_document
 from weft.errors import Invalid, NotFound
+from weft.runs.listing import Listing
 from weft.runs.model import Outcome, RunState, Submitted, Trigger
 
 operations = Operations("runs")
@@ -47,18 +48,22 @@ FILTERS = ("task", "kind", "state", "trigger", "outcome", "correlation_id")
 
 
 @operations.get("/runs", needs=Role.VIEWER, query=Filter, answer=Page[RunDocument], example=examples.page(examples.RUN))
-async def list_(call: Call) -> Page[RunDocument]:
+async def list_(call: Call) -> bytes:
     """List runs, newest first."""
     asked: Filter = call.query
-    where = {name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None}
-    found = await call.app.runs.find(
-        where,
+    listing = Listing(
+        where={name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None},
         projects=call.visible(asked.project),
         before=page(asked.after),
         limit=asked.limit + 1,
         oldest_first=asked.sort == "id",
     )
-    return Page.of([run_document(run) for run in found], asked.limit, lambda run: run.id)
+
+    async def found() -> Page[RunDocument]:
+        rows = await call.app.runs.page(listing)
+        return Page.of([listed(row) for row in rows], asked.limit, lambda run: run.id)
+
+    return await call.shared((asked, listing.projects), found)
 
 
 @operations.post(
