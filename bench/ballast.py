@@ -42,12 +42,17 @@ ENDED = QUEUED | {
 }
 
 
-async def fill(app: App, *, queued: int, ended: int) -> None:
-    """Add runs of ten projects: first those that have ended, then those that wait."""
+async def fill(
+    app: App, *, queued: int, ended: int, of_queued: Mapping[str, str] = {}, of_ended: Mapping[str, str] = {}
+) -> None:
+    """Add runs of ten projects: first those that have ended, then those that wait.
+
+    ``of_queued`` and ``of_ended`` are columns that differ from run to run, as expressions of its id, ``number.n``.
+    """
     await app.runs.submit([sample(number) for number in range(PROJECTS)])
     engine = hurried(app.db.engine)
-    await asyncio.to_thread(copy, engine, ENDED, PROJECTS + 1, ended)
-    await asyncio.to_thread(copy, engine, QUEUED, PROJECTS + ended + 1, queued - PROJECTS)
+    await asyncio.to_thread(copy, engine, {**ENDED, **of_ended}, PROJECTS + 1, ended)
+    await asyncio.to_thread(copy, engine, {**QUEUED, **of_queued}, PROJECTS + ended + 1, queued - PROJECTS)
     await asyncio.to_thread(settle, engine, queued + ended)
 
 

@@ -1,0 +1,99 @@
+"""Where runs are handed over by HTTP: weft's gateway on a database, or a peer that listens too."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bench.gateway import PROJECT, QUIET, TASK, Gateway, gateway, runs_kept
+from bench.latencies import Latencies
+from bench.load import Answers, Load, ask
+from bench.measure import cpu_seconds
+from bench.roles import place
+from bench.setups import Setup
+
+BATCH = 1_000
+BATCH_CLIENTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one load on one door came to."""
+
+    answers: Answers
+    runs_each: int = 1
+    """How many runs, or lists, an answer stands for."""
+    lost: int = 0
+    """How many accepted runs were not there afterwards."""
+    server_cpu: float = 0.0
+    """Cores that the process that answers was busy on."""
+    complaints: Sequence[str] = ()
+    sorts: Sequence[str] = ()
+    """Of what sort each request of a mixed load was."""
+
+    @property
+    def rate(self) -> float:
+        return self.answers.rate * self.runs_each
+
+    @property
+    def clients_cpu(self) -> float:
+        return self.answers.cpu_seconds / self.answers.seconds
+
+    @property
+    def errors(self) -> list[str]:
+        others = [f"{count} times {what}" for what, count in self.answers.others.items()]
+        lost = [f"{self.lost} accepted runs were not kept"] if self.lost else []
+        return [*others, *lost, *self.complaints[:3]]
+
+    def of_sort(self, sort: str) -> Latencies:
+        return self.answers.latencies_of(place for place, each in enumerate(self.sorts) if each == sort)
+
+
+class Door(Protocol):
+    """Something that takes runs over HTTP."""
+
+    @property
+    def name(self) -> str: ...
+
+    def submit(self, clients: int, seconds: float) -> Seen:
+        """One run a request, each client again as soon as it has its answer. No run is started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weft:
+    """weft's gateway in one process, on a new database for each measurement."""
+
+    setup: Setup
+
+    @property
+    def name(self) -> str:
+        return f"weft on {self.setup.database_name}"
+
+    def submit(self, clients: int, seconds: float) -> Seen:
+        return asyncio.run(self._accepted("/v1/runs", RUN, clients, seconds))
+
+    def batch(self, seconds: float) -> Seen:
+        """A thousand runs a request."""
+        body = {"runs": [RUN] * BATCH}
+        return asyncio.run(self._accepted("/v1/runs/batch", body, BATCH_CLIENTS, seconds, runs_each=BATCH))
+
+    async def _accepted(self, path: str, body: object, clients: int, seconds: float, runs_each: int = 1) -> Seen:
+        with place(**self.setup.settings(), **QUIET) as config:
+            async with gateway(config) as at:
+                load = Load(
+                    port=at.port, requests=[at.post(path, body)], expected=202, clients=clients, seconds=seconds
+                )
+                answers, cpu = await put_on(load, at)
+                complaints = at.roles.complaints()
+            lost = answers.expected * runs_each - await runs_kept(config)
+        return Seen(answers=answers, runs_each=runs_each, lost=lost, server_cpu=cpu, complaints=complaints)
+
+
+RUN = {"project": PROJECT, "task": TASK}
+
+
+async def put_on(load: Load, at: Gateway) -> tuple[Answers, float]:
+    """What came of a load, and how many cores the gateway was busy on meanwhile."""
+    before = cpu_seconds(at.process.pid)
+    answers = await asyncio.to_thread(ask, load)
+    return answers, (cpu_seconds(at.process.pid) - before) / (load.warm_seconds + load.seconds)

@@ -1,0 +1,149 @@
+"""A database with very many runs of a thousand tasks, and the lists that its users ask for."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import select
+
+from bench.ballast import PROJECTS, fill
+from bench.doors import Seen, put_on
+from bench.gateway import QUIET, Gateway, gateway
+from bench.load import Load
+from bench.roles import place
+from bench.setups import Setup
+from weft.app import App, open_app
+from weft.config import Config
+from weft.db import schema
+from weft.tasks.changes import Wanted
+from weft.tasks.model import Task
+
+TASKS = 1_000
+QUEUED = 1_000
+PAGES = 10
+"""How far somebody turns the pages."""
+TASK_ID = f"1 + number.n % {TASKS}"
+FAILED = "number.n / 10 % 50 = 0"
+"""A run in fifty."""
+VARIED = {
+    "task_id": TASK_ID,
+    "task": f"'task-' || (number.n % {TASKS} / {PROJECTS})",
+}
+ENDED = VARIED | {
+    "state": f"CASE WHEN {FAILED} THEN 'failed' ELSE 'succeeded' END",
+    "outcome": f"CASE WHEN {FAILED} THEN 'failed' ELSE 'succeeded' END",
+    "trouble": f"CASE WHEN {FAILED} THEN 'failed' END",
+}
+WAITING = VARIED | {"live_task": TASK_ID}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A filled database, and the gateway's lists from it."""
+
+    setup: Setup
+    config: Config
+
+    @property
+    def name(self) -> str:
+        return f"weft on {self.setup.database_name}"
+
+    def read(self, clients: int, seconds: float) -> Seen:
+        """Lists of 50 runs: of all, of a project, a state, a task, and the pages after the first."""
+        return asyncio.run(self._read(clients, seconds))
+
+    async def _read(self, clients: int, seconds: float) -> Seen:
+        async with gateway(self.config) as at:
+            asked = await paths(at)
+            requests = [at.get(path) for found in asked.values() for path in found]
+            answers, cpu = await put_on(Load(port=at.port, requests=requests, clients=clients, seconds=seconds), at)
+            complaints = at.roles.complaints()
+        sorts = [sort for sort, found in asked.items() for _ in found]
+        return Seen(answers=answers, server_cpu=cpu, complaints=complaints, sorts=sorts)
+
+
+async def paths(at: Gateway) -> dict[str, list[str]]:
+    """What is asked for, ten of each sort."""
+    every = range(PROJECTS)
+    return {
+        "all": [listed()] * len(every),
+        "a project": [listed(project=f"project-{number}") for number in every],
+        "a state": [listed(state=state) for state in ("succeeded", "failed", "queued", "running", "cancelled") * 2],
+        "a task": [listed(project=f"project-{number}", task=f"task-{number * 7}") for number in every],
+        "next page": [*await later_pages(at), *await later_pages(at, project="project-3")],
+    }
+
+
+def listed(**filters: str) -> str:
+    return f"/v1/runs?{urlencode({'limit': '50'} | filters)}"
+
+
+async def later_pages(at: Gateway, **filters: str) -> list[str]:
+    """The pages after the first, found as anybody finds them: each names the next."""
+    found: list[str] = []
+    path = listed(**filters)
+    for _ in range(PAGES // 2):
+        page: Any = await at.answer(path)
+        path = listed(**filters, after=page["next"])
+        found.append(path)
+    return found
+
+
+@contextmanager
+def library(setup: Setup, runs: int, kept: Path | None) -> Iterator[Library]:
+    """A database with so many runs; one that is ``kept`` is made only once."""
+    with shelf(setup, runs, kept) as config:
+        asyncio.run(stock(config, setup.name, runs))
+        yield Library(setup, config)
+
+
+@contextmanager
+def shelf(setup: Setup, runs: int, kept: Path | None) -> Iterator[Config]:
+    """Where the database lies: SQLite's in a folder that may be kept, PostgreSQL's as long as its server lives."""
+    settings = setup.settings() | QUIET
+    if kept is None or settings["database"]:
+        with place(**settings) as config:
+            yield config
+    else:
+        folder = kept / f"sqlite-{runs}"
+        folder.mkdir(parents=True, exist_ok=True)
+        yield Config(data_dir=str(folder), port=0, **settings)  # type: ignore[arg-type]
+
+
+async def stock(config: Config, name: str, runs: int) -> None:
+    """Fill the database, unless it is full."""
+    app = await open_app(config)
+    try:
+        newest = await app.runs.find({}, limit=1)
+        if not newest:
+            await make(app, name, runs)
+        elif newest[0].id < runs:
+            raise RuntimeError(f"{config.folder} has {newest[0].id} of {runs} runs; delete it to have it filled anew")
+    finally:
+        await app.close()
+
+
+async def make(app: App, name: str, runs: int) -> None:
+    began = time.monotonic()
+    await app.tasks.apply(Wanted(tuple(map(task, range(TASKS)))))
+    await check_ids(app)
+    await fill(app, queued=QUEUED, ended=runs - QUEUED, of_queued=WAITING, of_ended=ENDED)
+    print(f"{name}: {runs:,} runs were made in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def task(number: int) -> Task:
+    return Task(name=f"task-{number // PROJECTS}", project=f"project-{number % PROJECTS}", kind="noop")
+
+
+async def check_ids(app: App) -> None:
+    """The copies name tasks by ids that are counted; they must be those that the tasks got."""
+    tasks = schema.tasks.c
+    found = await app.db.read(lambda tx: tx.rows(select(tasks.project, tasks.name).order_by(tasks.id)))
+    first = await app.db.read(lambda tx: tx.value(select(tasks.id).order_by(tasks.id)))
+    if first != 1 or [tuple(row) for row in found] != [(each.project, each.name) for each in map(task, range(TASKS))]:
+        raise RuntimeError("the tasks did not get the ids 1, 2, 3 … in the order of their definitions")
