@@ -1,8 +1,8 @@
 """Run experiments by name: ``python -m experiments r01 [--full] [--red]``; ``--list`` tells which there are.
 
-Each is a module ``experiments/rNN.py`` with ``async def experiment(*, full: bool, red: bool) -> Report``. The reduced
-form takes about a minute; ``--full`` is the size of the promise. With ``--red`` a protection is switched off: the
-verdict must then be FAIL.
+Each is a module with ``async def experiment(*, full: bool, red: bool) -> Report``: ``experiments/rNN.py`` for promise
+NN, or one of those ``WITHOUT_NUMBER``. The reduced form takes about a minute; ``--full`` is the size of the promise.
+With ``--red`` a protection is switched off: the verdict must then be FAIL.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from collections.abc import Sequence
 import experiments
 from experiments.report import Report
 
+WITHOUT_NUMBER = ("link",)
+"""Experiments that show several promises at once."""
+
 
 def names() -> list[str]:
     found = (module.name for module in pkgutil.iter_modules(experiments.__path__))
-    return sorted(name for name in found if re.fullmatch(r"r\d\d", name))
+    return sorted(name for name in found if re.fullmatch(r"r\d\d", name) or name in WITHOUT_NUMBER)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="experiments", description=__doc__)
-    parser.add_argument("names", nargs="*", help="r01, r23 and so on, or all")
+    parser.add_argument("names", nargs="*", help="r01, link and so on, or all")
     parser.add_argument("--full", action="store_true", help="the size of the promise instead of the reduced form")
     parser.add_argument("--red", action="store_true", help="with one protection switched off; the verdict must be FAIL")
     parser.add_argument("--list", action="store_true", help="tell which experiments there are")

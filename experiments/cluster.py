@@ -149,10 +149,15 @@ class Cluster:
         self._ready[name] = lambda app: _has_joined(app, role)
         return role
 
-    def start(self, name: str, module: Sequence[str], *, red: str | None = None, **settings: Any) -> Role:
-        """Start a Python module with arguments as a role; it finds the settings in its environment."""
+    def start(
+        self, name: str, module: Sequence[str], *, red: str | None = None, prefix: Sequence[str] = (), **settings: Any
+    ) -> Role:
+        """Start a Python module with arguments as a role; it finds the settings in its environment.
+
+        ``prefix`` is what its command begins with; a setting that is None is left out.
+        """
         red_words = ["experiments.red", red] if red else []
-        command = [sys.executable, "-m", *red_words, *module]
+        command = [*prefix, sys.executable, "-m", *red_words, *module]
         role = Role(name, command, self.environment(**settings), self.folder)
         self.roles[name] = role
         role.start()
@@ -160,7 +165,8 @@ class Cluster:
 
     def environment(self, **settings: Any) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-        values = {f"WEFT_{name.upper()}": str(value) for name, value in (self._settings | settings).items()}
+        told = {name: value for name, value in (self._settings | settings).items() if value is not None}
+        values = {f"WEFT_{name.upper()}": str(value) for name, value in told.items()}
         path = os.pathsep.join([str(ROOT), *filter(None, [inherited.get("PYTHONPATH")])])
         return inherited | values | {"PYTHONPATH": path}
 

@@ -86,4 +86,4 @@ def test_the_promises_name_only_what_exists_and_every_experiment() -> None:
     files = re.findall(r"`(tests/[a-z_/]+\.py)`", page)
     assert files
     assert [name for name in files if not (ROOT / name).exists()] == []
-    assert sorted(set(re.findall(r"experiment `(r\d\d)`", page))) == names()
+    assert sorted(set(re.findall(r"experiment `(\w+)`", page))) == names()
