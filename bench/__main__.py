@@ -7,7 +7,18 @@ from itertools import takewhile
 from bench.peers.peer import PeerFailed
 from tests.servers import ServerFailed, ServerMissing
 
-BENCHMARKS = ["throughput", "submit", "dispatch", "fleet", "schedules", "growth", "api", "memory", "outposts", "streams"]
+BENCHMARKS = [
+    "throughput",
+    "submit",
+    "dispatch",
+    "fleet",
+    "schedules",
+    "growth",
+    "memory",
+    "api",
+    "outposts",
+    "streams",
+]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 
 
