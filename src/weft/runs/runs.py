@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from weft import events
+from weft.access.witness import tell
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
@@ -117,14 +118,22 @@ class Runs:
 
     async def again(self, run_id: int) -> Submitted:
         """Queue a new run with the spec of an ended one, as it was then."""
-        return await self._db.transact(lambda tx: self._again(tx, run_id))
+
+        def work(tx: Transaction) -> Submitted:
+            queued = self._again(tx, run_id)
+            tell(tx)
+            return queued
+
+        return await self._db.transact(work)
 
     async def again_many(self, run_ids: Sequence[int]) -> dict[int, Submitted | None]:
         """A new run for each that has ended, all or none; None for one that has not."""
 
         def work(tx: Transaction) -> dict[int, Submitted | None]:
             ended = store.states(tx, run_ids)
-            return {id_: self._again(tx, id_) if ended.get(id_, RunState.FAILED) in ENDED else None for id_ in run_ids}
+            new = {id_: self._again(tx, id_) if ended.get(id_, RunState.FAILED) in ENDED else None for id_ in run_ids}
+            tell(tx)
+            return new
 
         return await self._db.transact(work)
 
@@ -140,7 +149,12 @@ class Runs:
 
     async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
         """Cancel a waiting run at once, or ask the worker of a running one to stop it."""
-        await self._db.transact(lambda tx: self.cancel_in(tx, run_id, reason))
+
+        def work(tx: Transaction) -> None:
+            self.cancel_in(tx, run_id, reason)
+            tell(tx)
+
+        await self._db.transact(work)
         return await self.get(run_id)
 
     async def cancel_many(self, run_ids: Sequence[int], reason: str) -> dict[int, tuple[bool, RunState]]:
@@ -150,6 +164,7 @@ class Runs:
             live = [id_ for id_, state in store.states(tx, run_ids, lock=True).items() if state not in ENDED]
             for run_id in live:
                 self.cancel_in(tx, run_id, reason)
+            tell(tx)
             return {id_: (id_ in live, state) for id_, state in store.states(tx, run_ids).items()}
 
         return await self._db.transact(work)

@@ -15,6 +15,7 @@ import msgspec
 from weft import __version__
 from weft.access import store as access_store
 from weft.access.model import Caller
+from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, LeaseLost, NotAllowed, Unknown
@@ -119,6 +120,7 @@ class Gate:
             raise Conflict(f"there is a key with the prefix {asked.prefix} already; make another")
         row = {"kind": "worker", "prefix": asked.prefix, "digest": asked.digest, "name": asked.name}
         access_store.add_key(tx, row | {"created_by": caller.name, "created_at": at})
+        tell(tx)
 
     async def _own(self, caller: Caller, worker_id: int) -> Owner | None:
         """Whose the worker is; None where there is none. Refuses a caller that it did not join with."""
