@@ -53,6 +53,9 @@ class Config:
             "a single caller gets half of the places; 0: no limit."
         },
     )
+    open_metrics: bool = field(
+        default=False, metadata={"doc": "Let clients on this machine read /metrics without a key."}
+    )
     workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
     labels: str = field(default="", metadata={"doc": "Labels of the worker, separated by commas."})

@@ -6,11 +6,21 @@ database when somebody asks (``api/metrics.py``), so every gateway tells the sam
 
 from __future__ import annotations
 
+import math
+import re
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
+from weft.errors import Invalid
+
 Labels = tuple[str, ...]
+
+NUMBER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}", re.ASCII)
+MOST_NUMBERS = 20
+"""How many numbers one run may say of itself."""
+MOST_CUSTOM = 1000
+"""How many numbers of runs are told in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +65,22 @@ WORKER_DONE = Metric(
     "weft_worker_done", "gauge", "How many runs a worker has seen through since it joined.", ("worker",)
 )
 WORKER_SILENT = Metric("weft_worker_silent_seconds", "gauge", "How long ago a worker was last heard of.", ("worker",))
+WORKER_LABELS = Metric("weft_worker_labels", "gauge", "1 for each label that a worker has.", ("worker", "label"))
+WORKER_MEMORY = Metric("weft_worker_memory_bytes", "gauge", "Memory of a worker's own process.", ("worker",))
+WORKER_CPU = Metric(
+    "weft_worker_cpu_seconds", "gauge", "Processor time of a worker and of its commands that have ended.", ("worker",)
+)
 BREAKERS = Metric(
     "weft_breakers",
     "gauge",
     "Circuit breakers that are not closed: 1 where one is in this state.",
     ("worker", "target", "state"),
+)
+CUSTOM = Metric(
+    "weft_custom",
+    "gauge",
+    "What runs say of themselves: the numbers of each task's newest run that had any.",
+    ("project", "task", "name"),
 )
 
 METRICS = (
@@ -75,7 +96,11 @@ METRICS = (
     WORKER_RUNNING,
     WORKER_DONE,
     WORKER_SILENT,
+    WORKER_LABELS,
+    WORKER_MEMORY,
+    WORKER_CPU,
     BREAKERS,
+    CUSTOM,
 )
 """All of them."""
 
@@ -111,3 +136,22 @@ class Meter:
 
     def _histogram(self, metric: Metric, labels: Labels) -> Histogram:
         return self.histograms.setdefault((metric.name, labels), Histogram([0] * (len(metric.buckets) + 1)))
+
+
+def numbers_of(said: object) -> dict[str, float]:
+    """What a run says of itself, by name; Invalid where it is something else."""
+    if not isinstance(said, dict) or len(said) > MOST_NUMBERS:
+        raise Invalid("what the run says of itself", said, f"it must be an object of at most {MOST_NUMBERS} numbers")
+    for name, value in said.items():
+        if not isinstance(name, str) or not NUMBER.fullmatch(name):
+            raise Invalid("the name of a number", name, "it must be letters, digits and _, at most 60, no digit first")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(_wide(value)):
+            raise Invalid(f"the number {name}", value, "it must be a number that is not endless")
+    return {name: _wide(value) for name, value in said.items()}
+
+
+def _wide(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf

@@ -124,7 +124,17 @@ def _typed(name: str, value: Any, where: str) -> Any:
 
 _NO_SETTINGS = frozenset(
     f"WEFT_{name}"
-    for name in ("CONFIG", "CONTEXT", "RUN_ID", "ATTEMPT", "IDEMPOTENCY_KEY", "PROJECT", "TASK", "CORRELATION_ID")
+    for name in (
+        "CONFIG",
+        "CONTEXT",
+        "RUN_ID",
+        "ATTEMPT",
+        "IDEMPOTENCY_KEY",
+        "PROJECT",
+        "TASK",
+        "CORRELATION_ID",
+        "METRICS",
+    )
 )
 """Where the file is, and what a command of a run is told of itself: it may well call weft."""
 

@@ -183,6 +183,7 @@ async def test_a_command_sees_nothing_of_the_workers_environment_but_what_is_lis
         "WEFT_PROJECT": "shop",
         "WEFT_TASK": "prices",
         "WEFT_CORRELATION_ID": "c-1",
+        "WEFT_METRICS": str(folder / "metrics.json"),
         "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "PARAM_MAX_PAGES": "3",
         "PARAM_DEEP": "true",

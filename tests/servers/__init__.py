@@ -51,6 +51,6 @@ def nginx(site: str) -> Server:
     return Server(NGINX, {"site": site})
 
 
-def prometheus(configuration: str) -> Server:
-    """Start Prometheus with this as its prometheus.yml."""
-    return Server(PROMETHEUS, {"configuration": configuration})
+def prometheus(configuration: str, key: str) -> Server:
+    """Start Prometheus with this as its prometheus.yml, and ``key`` in the file that it names."""
+    return Server(PROMETHEUS, {"configuration": configuration, "key": key})

@@ -61,7 +61,13 @@ NGINX = Kind(
 
 
 def prepare_prometheus(server: Server) -> None:
-    (server.directory / "prometheus.yml").write_text(server.settings["configuration"])
+    """Write the configuration, with a place of this server's own for the key that it names."""
+    there, configuration = "/etc/prometheus/weft.key", server.settings["configuration"]
+    assert configuration.count(there) == 1, f"the configuration of Prometheus should name {there} once"
+    here = server.directory / "weft.key"
+    (server.directory / "prometheus.yml").write_text(configuration.replace(there, str(here)))
+    here.write_text(server.settings["key"])
+    here.chmod(0o600)
     server.own()
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import ipaddress
 import re
 
 from starlette.requests import HTTPConnection
 
-from weft.access.model import Caller, User
+from weft.access.model import EVERYWHERE, Caller, Role, User
 from weft.api.guards import Hosts
 from weft.api.operation import Operation
 from weft.app import App
@@ -30,6 +31,7 @@ class Callers:
     def __init__(self, app: App, hosts: Hosts) -> None:
         self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
         self._tokens, self._hosts = app.tokens, hosts
+        self._open = frozenset({"metrics.read"} if app.config.open_metrics else ())
 
     async def of(self, connection: HTTPConnection, operation: Operation) -> Caller:
         caller = await self._identify(connection, operation)
@@ -59,6 +61,10 @@ class Callers:
             return await self._by_password(given.strip(), address_of(connection))
         if session_id := connection.cookies.get(COOKIE):
             return await self._by_session(session_id, connection, operation)
+        if operation.name in self._open and is_here(connection):
+            return Caller(
+                name="this machine", kind="key", grants={EVERYWHERE: Role.VIEWER}, address=address_of(connection)
+            )
         raise Unknown("this needs a key: send it as Authorization: Bearer weft_…, or log in")
 
     async def _by_password(self, given: str, address: str) -> Caller:
@@ -92,6 +98,16 @@ def refuse_passed_on(connection: HTTPConnection) -> None:
         raise NotAllowed(
             "a token that lasts for minutes makes neither keys nor tokens; use the key or the login itself"
         )
+
+
+def is_here(connection: HTTPConnection) -> bool:
+    """Whether a request comes from this machine itself, and not through a proxy on it."""
+    if "x-forwarded-for" in connection.headers or "forwarded" in connection.headers:
+        return False
+    try:
+        return ipaddress.ip_address(address_of(connection)).is_loopback
+    except ValueError:
+        return False
 
 
 def address_of(connection: HTTPConnection) -> str:

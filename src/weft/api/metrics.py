@@ -48,6 +48,12 @@ async def _gauges(app: App) -> dict[m.Metric, Values]:
         m.WORKER_RUNNING: {(worker.name,): worker.running for worker in here},
         m.WORKER_DONE: {(worker.name,): worker.done for worker in here},
         m.WORKER_SILENT: {(worker.name,): worker.silent_seconds(at) for worker in here},
+        m.WORKER_LABELS: {(worker.name, label): 1 for worker in here for label in worker.labels},
+        m.WORKER_MEMORY: _said(here, "memory_bytes"),
+        m.WORKER_CPU: _said(here, "cpu_seconds"),
+        m.CUSTOM: {
+            (*of, name): number for of, numbers in app.measure.reported.items() for name, number in numbers.items()
+        },
         m.BREAKERS: {labels: 1 for worker in here for labels in _open_breakers(worker)},
     }
 
@@ -56,6 +62,12 @@ def _open_breakers(worker: WorkerInfo) -> Iterator[tuple[str, ...]]:
     for breaker in worker.stats.get("breakers", ()):
         if breaker.get("state") != "closed":
             yield worker.name, str(breaker.get("target")), str(breaker.get("state"))
+
+
+def _said(workers: Iterable[WorkerInfo], what: str) -> dict[tuple[str, ...], float]:
+    """What workers say of themselves with each beat; those of an older version may not."""
+    found = {(worker.name,): worker.stats.get(what) for worker in workers}
+    return {labels: float(value) for labels, value in found.items() if isinstance(value, int | float)}
 
 
 def _counted(labels: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], float]:

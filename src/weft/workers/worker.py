@@ -20,6 +20,7 @@ from weft.workers.attempt import Running, ending_of, see_through
 from weft.workers.heart import Heart
 from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
 from weft.workers.reports import Reports
+from weft.workers.usage import usage
 
 log = logging.getLogger(__name__)
 
@@ -246,8 +247,7 @@ class Worker:
     def _beat(self) -> Beat:
         busy = len(self._running) >= self._card.capacity
         state = "draining" if self._draining.is_set() else "busy" if busy else "online"
-        breakers = [_breaker_row(breaker) for breaker in self._breakers()]
-        stats = {"breakers": breakers} if breakers else {}
+        stats = {**usage(), "breakers": [_breaker_row(breaker) for breaker in self._breakers()]}
         return Beat(state=state, running=len(self._running), done=self._done, stats=stats)
 
     def _breakers(self) -> list[Breaker]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.adapters.executors import _group
+from weft.adapters.executors import _group, _numbers
 from weft.adapters.executors._process import Process
 from weft.adapters.executors._spec import Fields
 from weft.errors import Invalid
@@ -93,7 +93,7 @@ class ShellExecutor:
         except (OSError, ValueError) as failure:
             return Ended(outcome="failed", reason=f"the command could not be started: {failure}")
         code = await _seen_through(process, work)
-        return _ended(code, {"last_line": str(last_line)})
+        return _ended(code, {"last_line": str(last_line), **_metrics(work)})
 
     def breakers(self) -> Collection[Breaker]:
         return ()
@@ -194,8 +194,23 @@ def environment(command: Command, work: Work) -> dict[str, str]:
         "WEFT_PROJECT": work.project,
         "WEFT_TASK": work.task,
         "WEFT_CORRELATION_ID": work.correlation_id,
+        "WEFT_METRICS": str(_metrics_file(work).absolute()),
         "TRACEPARENT": work.traceparent,
     }
+
+
+def _metrics_file(work: Work) -> Path:
+    return work.folder / "metrics.json"
+
+
+def _metrics(work: Work) -> dict[str, Any]:
+    """The numbers that the command has told of itself; what is wrong with them is told in its log."""
+    try:
+        told = _numbers.read(_metrics_file(work))
+    except Invalid as problem:
+        work.log.write(f"weft: {problem}\n".encode(errors="replace"))
+        return {}
+    return {"metrics": dict(told)} if told else {}
 
 
 def _upper(name: str) -> str:
