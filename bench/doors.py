@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bench.gateway import PROJECT, QUIET, TASK, Gateway, gateway, runs_kept
@@ -26,7 +26,9 @@ class Seen:
     lost: int = 0
     """How many accepted runs were not there afterwards."""
     server_cpu: float = 0.0
-    """Cores that the process that answers was busy on."""
+    """Processor seconds of the process that answered."""
+    database_cpu: float = 0.0
+    """The same of the database server, where there is one."""
     complaints: Sequence[str] = ()
     sorts: Sequence[str] = ()
     """Of what sort each request of a mixed load was."""
@@ -36,8 +38,12 @@ class Seen:
         return self.answers.rate * self.runs_each
 
     @property
-    def clients_cpu(self) -> float:
-        return self.answers.cpu_seconds / self.answers.seconds
+    def each_took(self) -> tuple[float, float, float]:
+        """Processor time of the process that answered, of the database server and of the clients, in milliseconds for
+        each run or list."""
+        spent = (self.server_cpu, self.database_cpu, self.answers.cpu_seconds)
+        server, database, clients = (seconds * 1000 / self.answers.expected / self.runs_each for seconds in spent)
+        return server, database, clients
 
     @property
     def errors(self) -> list[str]:
@@ -83,17 +89,21 @@ class Weft:
                 load = Load(
                     port=at.port, requests=[at.post(path, body)], expected=202, clients=clients, seconds=seconds
                 )
-                answers, cpu = await put_on(load, at)
-                complaints = at.roles.complaints()
-            lost = answers.expected * runs_each - await runs_kept(config)
-        return Seen(answers=answers, runs_each=runs_each, lost=lost, server_cpu=cpu, complaints=complaints)
+                seen = await put_on(load, at, self.setup)
+            return replace(seen, runs_each=runs_each, lost=seen.answers.expected * runs_each - await runs_kept(config))
 
 
 RUN = {"project": PROJECT, "task": TASK}
 
 
-async def put_on(load: Load, at: Gateway) -> tuple[Answers, float]:
-    """What came of a load, and how many cores the gateway was busy on meanwhile."""
-    before = cpu_seconds(at.process.pid)
+async def put_on(load: Load, at: Gateway, setup: Setup) -> Seen:
+    """What came of a load, and what the gateway and the database server took of the processors meanwhile."""
+    before = spent(at, setup)
     answers = await asyncio.to_thread(ask, load)
-    return answers, (cpu_seconds(at.process.pid) - before) / (load.warm_seconds + load.seconds)
+    gateway_cpu, database_cpu = (now - then for now, then in zip(spent(at, setup), before, strict=True))
+    return Seen(answers=answers, server_cpu=gateway_cpu, database_cpu=database_cpu, complaints=at.roles.complaints())
+
+
+def spent(at: Gateway, setup: Setup) -> tuple[float, float]:
+    """Processor seconds of the gateway and of the database server so far."""
+    return cpu_seconds(at.process.pid), sum(map(cpu_seconds, setup.pids()))

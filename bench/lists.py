@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,8 +25,8 @@ from weft.tasks.model import Task
 
 TASKS = 1_000
 QUEUED = 1_000
-PAGES = 10
-"""How far somebody turns the pages."""
+ASKED = 100
+"""How many different requests there are of each sort, where there are so many."""
 TASK_ID = f"1 + number.n % {TASKS}"
 FAILED = "number.n / 10 % 50 = 0"
 """A run in fifty."""
@@ -59,24 +59,31 @@ class Library:
 
     async def _read(self, clients: int, seconds: float) -> Seen:
         async with gateway(self.config) as at:
-            asked = await paths(at)
-            requests = [at.get(path) for found in asked.values() for path in found]
-            answers, cpu = await put_on(Load(port=at.port, requests=requests, clients=clients, seconds=seconds), at)
-            complaints = at.roles.complaints()
-        sorts = [sort for sort, found in asked.items() for _ in found]
-        return Seen(answers=answers, server_cpu=cpu, complaints=complaints, sorts=sorts)
+            mixed = list(in_turn(await paths(at)))
+            requests = [at.get(path) for _, path in mixed]
+            load = Load(port=at.port, requests=requests, clients=clients, seconds=seconds)
+            return replace(await put_on(load, at, self.setup), sorts=[sort for sort, _ in mixed])
 
 
 async def paths(at: Gateway) -> dict[str, list[str]]:
-    """What is asked for, ten of each sort."""
-    every = range(PROJECTS)
+    """What is asked for, a hundred of each sort."""
+    states = ("succeeded", "failed", "queued", "running", "cancelled")
     return {
-        "all": [listed()] * len(every),
-        "a project": [listed(project=f"project-{number}") for number in every],
-        "a state": [listed(state=state) for state in ("succeeded", "failed", "queued", "running", "cancelled") * 2],
-        "a task": [listed(project=f"project-{number}", task=f"task-{number * 7}") for number in every],
+        "all": [listed()] * ASKED,
+        "a project": [listed(project=f"project-{number % PROJECTS}") for number in range(ASKED)],
+        "a state": [listed(state=states[number % len(states)]) for number in range(ASKED)],
+        "a task": [listed(project=f"project-{number % PROJECTS}", task=f"task-{number}") for number in range(ASKED)],
         "next page": [*await later_pages(at), *await later_pages(at, project="project-3")],
     }
+
+
+def in_turn(asked: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """One of each sort after the other, so that never many clients are at the same one."""
+    return (
+        (sort, path)
+        for one_of_each in zip(*asked.values(), strict=True)
+        for sort, path in zip(asked, one_of_each, strict=True)
+    )
 
 
 def listed(**filters: str) -> str:
@@ -87,7 +94,7 @@ async def later_pages(at: Gateway, **filters: str) -> list[str]:
     """The pages after the first, found as anybody finds them: each names the next."""
     found: list[str] = []
     path = listed(**filters)
-    for _ in range(PAGES // 2):
+    for _ in range(ASKED // 2):
         page: Any = await at.answer(path)
         path = listed(**filters, after=page["next"])
         found.append(path)

@@ -104,7 +104,7 @@ class Tally:
         self.milliseconds: list[list[float]] = [[] for _ in load.requests]
         self.others: Counter[str] = Counter()
 
-    def note(self, place: int, answer: bytes, sent: float, came: float) -> None:
+    def note(self, place: int, answer: bytearray, sent: float, came: float) -> None:
         """The answer to the request at a place in the load."""
         if not answer.startswith(self._wanted):
             self.others[answer[:80].split(b"\r\n")[0].decode(errors="replace")] += 1
@@ -161,7 +161,7 @@ class Client(asyncio.Protocol):
             self._transport.close()
 
 
-def length(head: bytes) -> int:
+def length(head: bytearray) -> int:
     """The length of a body; one whose end is not announced by its length cannot be read here."""
     found = head.lower().partition(LENGTH)[2].partition(b"\r\n")[0]
     if not found:
