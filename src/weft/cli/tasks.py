@@ -51,7 +51,7 @@ def show(context: typer.Context, name: Name) -> None:
     async def look(weft: App) -> TaskPage:
         stored = await weft.tasks.get(*full_name(context, name))
         ticks = await weft.tasks.ticks(stored, NEWEST)
-        runs = await weft.runs.find({"task_id": stored.id}, limit=NEWEST)
+        runs = await weft.runs.find({"project": stored.task.project, "task": stored.task.name}, limit=NEWEST)
         return TaskPage(stored=stored, ticks=ticks, runs=runs)
 
     page = ask(context, look)

@@ -32,14 +32,12 @@ class RemoteRuns:
 
     async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
         """Runs newest first. ``where`` may name project, task, kind, state, trigger, outcome and correlation_id."""
-        asked = dict(where)
-        task_id = asked.pop("task_id", None)
         found: list[Run] = []
         after = None if before is None else cursor(before)
         while len(found) < limit:
             kind = Page[RunDocument]
-            page = await self._connection.get(kind, "runs", **asked, after=after, limit=min(limit, MOST_A_PAGE))
-            found += [run_of(each) for each in page.items if task_id in (None, each.task_id)]
+            page = await self._connection.get(kind, "runs", **where, after=after, limit=min(limit, MOST_A_PAGE))
+            found += [run_of(each) for each in page.items]
             after = page.next
             if after is None:
                 break

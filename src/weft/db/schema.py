@@ -133,8 +133,9 @@ runs = table(
     Column("log_bytes", BigInteger),
     Column("live_task", Id),
     Column("trouble", String(12)),
-    Index("runs_by_task", "task_id", "id"),
+    Index("runs_by_task", "task", "id"),
     Index("runs_by_project", "project", "id"),
+    Index("runs_by_flow", "correlation_id", "id"),
 )
 sparse("runs_ready", runs.c.ready_lane, runs.c.priority.desc(), runs.c.id)
 sparse("runs_leased", runs.c.lease_worker)

@@ -1,14 +1,14 @@
-"""What to look for in a list of runs."""
+"""What to look for in a list of runs, and what was found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import Invalid
 
-FILTERS = frozenset({"project", "task", "task_id", "kind", "state", "trigger", "correlation_id", "outcome"})
+FILTERS = frozenset({"project", "task", "kind", "state", "trigger", "correlation_id", "outcome"})
 
 Row = Sequence[Any]
 """The fields of a ``Run`` in their order, as they are stored."""
@@ -21,10 +21,22 @@ class Listing:
     where: Mapping[str, Any]
     projects: frozenset[str] | None = None
     before: int | None = None
-    """The id where the page before has ended; runs after it, if the oldest come first."""
+    """The place where the page before has ended; runs after it, if the oldest come first."""
     limit: int = 50
     oldest_first: bool = False
 
     def __post_init__(self) -> None:
         for name in self.where.keys() - FILTERS:
             raise Invalid("filter", name, f"it must be one of {', '.join(sorted(FILTERS))}")
+
+    def order(self, run_id: int) -> int:
+        """What rises along the list."""
+        return run_id if self.oldest_first else -run_id
+
+
+class Found(NamedTuple):
+    """A page of a list."""
+
+    rows: Sequence[Row]
+    next: int | None
+    """The place where the next page goes on, also after a short or an empty page; None at the end of the list."""

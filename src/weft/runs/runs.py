@@ -19,7 +19,7 @@ from weft.ports import Blobs
 from weft.runs import key_store, lease_store, limit_store, list_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
-from weft.runs.listing import Listing, Row
+from weft.runs.listing import Found, Listing
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 from weft.runs.repeats import SAME_KEY, SAME_TARGET, Answer, Requests, Twin, digest, resolved, same_request
 
@@ -95,12 +95,19 @@ class Runs:
         limit: int = 50,
         oldest_first: bool = False,
     ) -> list[Run]:
-        """The runs of a ``Listing`` of these."""
+        """The runs of a ``Listing`` of these, as many as are wanted."""
         within = None if projects is None else frozenset(projects)
-        listing = Listing(where=where, projects=within, before=before, limit=limit, oldest_first=oldest_first)
-        return [list_store.run_of(row) for row in await self.page(listing)]
+        found: list[Run] = []
+        while len(found) < limit:
+            wanted = limit - len(found)
+            listing = Listing(where=where, projects=within, before=before, limit=wanted, oldest_first=oldest_first)
+            rows, before = await self.page(listing)
+            found += [list_store.run_of(row) for row in rows]
+            if before is None:
+                break
+        return found
 
-    async def page(self, wanted: Listing) -> Sequence[Row]:
+    async def page(self, wanted: Listing) -> Found:
         """The rows of a listing; ``documents.listed`` makes them fit to be shown."""
         return await self._db.read(lambda tx: list_store.page(tx, wanted))
 

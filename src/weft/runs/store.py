@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import and_, func, select, update
 
-from weft.clock import Moment
+from weft.clock import SECOND, Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing, reserve_ids
 from weft.db.database import Transaction
@@ -42,9 +42,9 @@ def lanes_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, Lane]:
 def add(tx: Transaction, new: Sequence[NewRun], lane_ids: Sequence[int], at: Moment) -> Sequence[int]:
     """Insert runs; each is ready at once unless it is to wait or was skipped."""
     ids = reserve_ids(tx, schema.run_ids, len(new))
-    chance = os.urandom(24 * len(new)).hex()
+    begin, chance = f"{at // SECOND:08x}", os.urandom(20 * len(new)).hex()
     rows = [
-        _row(run_id, run, lane, chance[48 * number : 48 * (number + 1)], at)
+        _row(run_id, run, lane, begin + chance[40 * number : 40 * (number + 1)], at)
         for number, (run_id, run, lane) in enumerate(zip(ids, new, lane_ids, strict=True))
     ]
     insert_many(tx, runs, rows)
@@ -52,7 +52,10 @@ def add(tx: Transaction, new: Sequence[NewRun], lane_ids: Sequence[int], at: Mom
 
 
 def _row(run_id: int, run: NewRun, lane: int, chance: str, at: Moment) -> dict[str, Any]:
-    """A run that has none is given an id for its whole flow and a trace (W3C traceparent), made from ``chance``."""
+    """A run that has none is given an id for its whole flow and a trace (W3C traceparent), made from ``chance``.
+
+    They begin with the time, so that the index of flows grows at its end.
+    """
     skipped = run.skipped is not None
     return {
         "id": run_id,

@@ -11,7 +11,7 @@ from weft.access.model import Role
 from weft.api import examples
 from weft.api.call import Call
 from weft.api.operation import Operations
-from weft.api.paging import Page, page
+from weft.api.paging import Page, cursor, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
 from weft.documents import AttemptDocument, RunDocument, attempt_document, listed, run_document
 from weft.errors import Invalid, NotFound
@@ -49,19 +49,23 @@ FILTERS = ("task", "kind", "state", "trigger", "outcome", "correlation_id")
 
 @operations.get("/runs", needs=Role.VIEWER, query=Filter, answer=Page[RunDocument], example=examples.page(examples.RUN))
 async def list_(call: Call) -> bytes:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    A filter that few runs meet may give a short page, even an empty one; as long as it has a ``next``, there may be
+    more.
+    """
     asked: Filter = call.query
     listing = Listing(
         where={name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None},
         projects=call.visible(asked.project),
         before=page(asked.after),
-        limit=asked.limit + 1,
+        limit=asked.limit,
         oldest_first=asked.sort == "id",
     )
 
     async def found() -> Page[RunDocument]:
-        rows = await call.app.runs.page(listing)
-        return Page.of([listed(row) for row in rows], asked.limit, lambda run: run.id)
+        rows, next_ = await call.app.runs.page(listing)
+        return Page(items=[listed(row) for row in rows], next=None if next_ is None else cursor(next_))
 
     return await call.shared((asked, listing.projects), found)
 

@@ -1,0 +1,123 @@
+"""Lists of runs: whatever is asked for, page after page has each run once, in order, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from weft.app import App
+from weft.db import schema
+from weft.db.database import Transaction
+from weft.runs import list_store
+from weft.runs.listing import Listing
+from weft.runs.model import NewRun, Run, RunSpec, Trigger
+
+CHANCE = random.Random(7)
+ENDINGS = {
+    "succeeded": ("succeeded", None),
+    "failed": ("failed", "failed"),
+    "timeout": ("failed", "timeout"),
+    "lost": ("failed", "lost"),
+    "cancelled": ("cancelled", "cancelled"),
+}
+
+
+async def many_runs(app: App, count: int = 120) -> list[Run]:
+    """Runs of three projects, three tasks and three flows, which ended in every way, wait or run."""
+    new = [
+        NewRun(
+            project=f"p{CHANCE.randrange(3)}",
+            task=f"t{CHANCE.randrange(3)}",
+            kind=CHANCE.choice(("shell", "http")),
+            spec=RunSpec(spec={"n": number}),
+            trigger=CHANCE.choice((Trigger.MANUAL, Trigger.SCHEDULE)),
+            correlation_id=CHANCE.choice(("", "", "flow-a", "flow-b")),
+        )
+        for number in range(count)
+    ]
+    ids = [each.run_id for each in await app.runs.submit(new)]
+    await app.db.transact(lambda tx: end_somehow(tx, ids))
+    return await app.runs.find({}, limit=count, oldest_first=True)
+
+
+def end_somehow(tx: Transaction, ids: Sequence[int]) -> None:
+    for run_id in ids:
+        how = CHANCE.choice((*ENDINGS, "queued", "running"))
+        state, trouble = ENDINGS.get(how, (how, None))
+        fields: dict[str, Any] = {"state": state, "trouble": trouble, "ready_lane": 1 if how == "queued" else None}
+        fields |= {"lease_worker": 1} if how == "running" else {}
+        fields |= {"outcome": how, "finished_at": 1} if how in ENDINGS else {}
+        tx.execute(update(schema.runs).where(schema.runs.c.id == run_id).values(**fields))
+
+
+async def walked(app: App, **wanted: Any) -> list[int]:
+    """The ids of all pages of a listing."""
+    found: list[int] = []
+    before: int | None = None
+    while True:
+        rows, before = await app.runs.page(Listing(before=before, **wanted))
+        found += [row[list_store.ID] for row in rows]
+        if before is None:
+            return found
+
+
+QUESTIONS: list[Mapping[str, str]] = [
+    {},
+    {"project": "p1"},
+    {"task": "t1"},
+    {"project": "p2", "task": "t0"},
+    {"kind": "http"},
+    {"project": "p0", "kind": "http", "trigger": "schedule"},
+    {"state": "queued"},
+    {"state": "queued", "project": "p1"},
+    {"state": "running", "task": "t2"},
+    {"state": "succeeded"},
+    {"state": "failed"},
+    {"state": "failed", "outcome": "timeout"},
+    {"state": "cancelled", "outcome": "timeout"},
+    {"outcome": "cancelled"},
+    {"outcome": "succeeded", "task": "t1"},
+    {"outcome": "lost", "project": "p1"},
+    {"correlation_id": "flow-a"},
+    {"correlation_id": "flow-b", "state": "failed"},
+    {"correlation_id": "unknown"},
+]
+
+
+@pytest.mark.parametrize("looked_at", [10_000, 7, 1])
+async def test_all_pages_together_have_every_run_that_fits_once_and_in_order(
+    app: App, looked_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_store, "MOST_LOOKED_AT", looked_at)
+    everything = await many_runs(app)
+    for where in QUESTIONS:
+        for projects in (None, frozenset({"p0", "p1"})):
+            if projects is not None and where.get("project", "p0") not in projects:
+                continue
+            fitting = [
+                run.id
+                for run in everything
+                if all(getattr(run, name) == value for name, value in where.items())
+                and (projects is None or run.project in projects)
+            ]
+            for oldest_first in (False, True):
+                asked = {"where": where, "projects": projects, "oldest_first": oldest_first}
+                found = await walked(app, limit=9, **asked)
+                assert found == (fitting if oldest_first else fitting[::-1]), asked
+                first = await app.runs.find(where, projects=projects, limit=20, oldest_first=oldest_first)
+                assert [run.id for run in first] == found[:20], asked
+
+
+async def test_a_page_looks_at_a_bounded_number_of_runs(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_store, "MOST_LOOKED_AT", 50)
+    ids = [
+        each.run_id
+        for each in await app.runs.submit([NewRun(project="p", task="t", kind="shell", spec=RunSpec({}))] * 120)
+    ]
+    rows, onward = await app.runs.page(Listing(where={"kind": "http"}))
+    assert list(rows) == []
+    assert onward == ids[-51]
