@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.access.acting import PASSWORD
 from tests.api.acting import Visitor
-from tests.conftest import on_sqlite
+from tests.api.people import Person
+from tests.api.walking import WALK, everything
+from tests.conftest import on_sqlite, plain_engine
 from tests.runs.acting import new_run
-from weft.access.model import Role
+from weft.access.model import EVERYWHERE, Role
+from weft.api.v1 import operations
+
+CHANGES = [each for each in operations() if each.changes and each.audited]
+AFTERWARDS = {"runs.start", "runs.start_many", "session.issue_token", "tasks.start"}
+"""What makes a run, whose event tells of it, is made in one transaction with others; a token is kept nowhere."""
+
+
+async def entries(visitor: Visitor, action: str) -> list[dict[str, Any]]:
+    admin = await visitor.with_role(Role.ADMIN)
+    return list((await admin.get(f"/v1/audit?action={action}")).json["items"])
+
+
+async def changed(visitor: Visitor, action: str) -> tuple[str, Any, Any]:
+    """The newest entry of an action: what it is about, before and after."""
+    newest = (await entries(visitor, action))[0]
+    return newest["target"], newest["data"]["before"], newest["data"]["after"]
 
 
 async def test_a_change_is_told_with_who_where_and_what(admin: Visitor) -> None:
@@ -38,3 +62,115 @@ async def test_the_log_comes_in_pages_and_by_project(nobody: Visitor, admin: Vis
     assert [entry["target"] for entry in (await banker.get("/v1/audit")).json["items"]] == ["secret D"]
     assert (await banker.get("/v1/audit?project=shop")).status == 403
     assert (await (await nobody.with_role(Role.DEVELOPER)).get("/v1/audit")).json["items"] == []
+
+
+@pytest.mark.parametrize("operation", [each for each in CHANGES if each.name in WALK], ids=lambda each: each.name)
+@on_sqlite
+async def test_every_change_has_an_entry(admin: Visitor, operation: Any) -> None:
+    path, body = await WALK[operation.name].prepared(admin.app, operation.path, "shop")
+    assert (await admin.call(operation.method, path, body)).status < 300
+    [entry] = await entries(admin, operation.name)
+    assert (entry["actor"], entry["address"]) == ("key:test", "127.0.0.1")
+    assert (await admin.app.audit.verify()).broken is None
+
+
+@on_sqlite
+async def test_what_a_person_does_in_a_session_has_an_entry(nobody: Visitor) -> None:
+    person = await Person.new(nobody, "ada")
+    await person.call("PUT", "/v1/session/password", {"current": PASSWORD, "new": "staple the other horse"})
+    assert (await person.log_in("staple the other horse")).status == 201
+    await person.call("DELETE", "/v1/session")
+    await person.log_in("staple the other horse")
+    await person.call("DELETE", "/v1/sessions")
+    told = [entry async for entry in nobody.app.audit.every()]
+    assert [entry.action for entry in told] == [
+        "session.start",
+        "session.change_password",
+        "session.start",
+        "session.end",
+        "session.start",
+        "session.end_all",
+    ]
+    assert {entry.actor for entry in told} == {"user:ada"}
+    assert "horse" not in repr(told)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [each for each in CHANGES if each.name in WALK.keys() - AFTERWARDS],
+    ids=lambda each: each.name,
+)
+@on_sqlite
+async def test_a_change_that_the_log_cannot_tell_of_is_not_made(admin: Visitor, operation: Any) -> None:
+    path, body = await WALK[operation.name].prepared(admin.app, operation.path, "shop")
+    with plain_engine(admin.app.config.database_url).begin() as connection:
+        connection.execute(text("CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"))
+    before = await everything(admin.app)
+    assert (await admin.call(operation.method, path, body)).status == 500
+    assert await everything(admin.app) == before
+
+
+async def test_an_entry_has_what_was_before_and_what_is_after(admin: Visitor) -> None:
+    task = {"kind": "noop", "description": "first", "priority": 3}
+    await admin.call("PUT", "/v1/tasks/shop/prices", task)
+    assert await changed(admin, "tasks.put") == ("task shop/prices", None, task)
+    await admin.call("PUT", "/v1/tasks/shop/prices", task | {"description": "second"})
+    assert await changed(admin, "tasks.put") == (
+        "task shop/prices",
+        {"description": "first"},
+        {"description": "second"},
+    )
+    await admin.post("/v1/tasks/shop/prices/pause")
+    assert await changed(admin, "tasks.pause") == ("task shop/prices", {}, {"paused": True})
+    await admin.call("DELETE", "/v1/tasks/shop/prices")
+    assert await changed(admin, "tasks.delete") == (
+        "task shop/prices",
+        task | {"description": "second", "paused": True},
+        None,
+    )
+    await admin.call("PUT", "/v1/projects/shop", {"weight": 2, "tags": {"heavy": 1}})
+    assert await changed(admin, "projects.put") == ("project shop", {"weight": 1.0}, {"weight": 2.0, "tags.heavy": 1})
+
+
+async def test_what_a_user_may_do_is_told_before_and_after(admin: Visitor) -> None:
+    body = {"name": "ada", "password": PASSWORD, "grants": {"shop": "viewer"}}
+    assert (await admin.post("/v1/users", body)).status == 201
+    target, before, after = await changed(admin, "users.create")
+    assert (target, before, after["grants"]) == ("user ada", None, {"shop": "viewer"})
+    await admin.call("PATCH", "/v1/users/ada", {"active": False, "grants": {EVERYWHERE: "operator"}})
+    _, before, after = await changed(admin, "users.change")
+    assert (before["active"], before["grants"]) == (True, {"shop": "viewer"})
+    assert (after["active"], after["grants"]) == (False, {EVERYWHERE: "operator"})
+    assert PASSWORD not in repr([entry async for entry in admin.app.audit.every()])
+
+
+@on_sqlite
+async def test_keys_webhooks_and_secrets_are_told_without_what_is_secret(admin: Visitor) -> None:
+    made = (await admin.post("/v1/keys", {"name": "ci", "role": "viewer", "project": "shop"})).json
+    await admin.call("DELETE", f"/v1/keys/{made['key']['id']}")
+    target, before, after = await changed(admin, "keys.revoke")
+    assert (target, before["revoked_at"]) == (f"key {made['key']['id']}", None)
+    assert after["revoked_at"] is not None
+    hook = (await admin.post("/v1/webhooks", {"url": "https://shop.example/a", "project": "shop"})).json
+    await admin.call("PATCH", f"/v1/webhooks/{hook['webhook']['id']}", {"url": "https://shop.example/b"})
+    target, before, after = await changed(admin, "webhooks.change")
+    assert (target, before["url"], after["url"]) == ("webhook 1", "https://shop.example/a", "https://shop.example/b")
+    for value in ("first-hush", "second-hush"):
+        await admin.call("PUT", "/v1/projects/shop/secrets/NAME", {"value": value})
+    target, before, after = await changed(admin, "secrets.set")
+    assert (target, before.keys(), after["updated_by"]) == ("secret NAME", {"updated_at", "updated_by"}, "test")
+    everything_told = repr([entry async for entry in admin.app.audit.every()])
+    for secret in (made["token"].split("_")[2], hook["secret"], "hush"):
+        assert secret not in everything_told
+
+
+@on_sqlite
+async def test_an_apply_is_told_task_by_task_to_the_admins_of_each_project(nobody: Visitor, admin: Visitor) -> None:
+    tasks = [{"name": "a", "project": "shop", "kind": "noop"}, {"name": "b", "project": "bank", "kind": "noop"}]
+    assert (await admin.post("/v1/tasks/apply", {"tasks": tasks})).status == 200
+    assert [entry["target"] for entry in await entries(admin, "tasks.apply")] == ["task bank/b", "task shop/a"]
+    banker = await nobody.with_role(Role.ADMIN, "bank")
+    assert [entry["target"] for entry in (await banker.get("/v1/audit")).json["items"]] == ["task bank/b"]
+    many = [{"name": f"t{number}", "project": "shop", "kind": "noop"} for number in range(501)]
+    assert (await admin.post("/v1/tasks/apply", {"tasks": many})).status == 200
+    assert await changed(admin, "tasks.apply") == ("project shop", None, {"create": 501})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep, noop
@@ -116,6 +116,18 @@ async def a_delivery(app: App, project: str) -> Values:
         return int(tx.execute(insert(schema.deliveries).values(row)).inserted_primary_key[0])
 
     return made | {"delivery_id": await app.db.transact(work)}
+
+
+async def everything(app: App) -> dict[str, list[object]]:
+    """Every row of every table, but for when a key was last used: that is written down by looking."""
+    tables = [each for each in schema.metadata.sorted_tables if each is not schema.api_keys]
+    keys = select(*(each for each in schema.api_keys.columns if each.name != "last_used_at"))
+    return await app.db.read(
+        lambda tx: (
+            {each.name: sorted(map(str, tx.rows(select(each)))) for each in tables}
+            | {"api_keys": sorted(map(str, tx.rows(keys)))}
+        )
+    )
 
 
 TASK_BODY = {"kind": "noop", "description": "of {project}"}

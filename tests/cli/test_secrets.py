@@ -81,7 +81,7 @@ def test_what_commands_change_is_told_and_verified(shell: Shell) -> None:
     found = shell.document("audit", "list")
     assert [each["action"] for each in found] == ["runs.cancel", "tasks.run", "tasks.pause", "tasks.apply"]
     assert {each["actor"] for each in found} == {f"local:{user()}"}
-    assert (found[0]["target"], found[2]["target"]) == ("run 1", "task fetch")
+    assert (found[0]["target"], found[2]["target"]) == ("run 1", "task default/fetch")
     assert [each["id"] for each in shell.document("audit", "list", "--action", "tasks.run")] == [2 + 1]
     lines = shell.ok("audit", "export").lines
     assert [json.loads(line)["id"] for line in lines] == [1, 2, 3, 4]

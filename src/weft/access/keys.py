@@ -14,7 +14,9 @@ import time
 from dataclasses import replace
 
 from weft.access import store
+from weft.access.documents import key_document
 from weft.access.model import Caller, Grants, Key, check_grants, within
+from weft.access.witness import tell
 from weft.clock import Clock, Moment
 from weft.db import schema
 from weft.db.database import Database, Transaction
@@ -48,35 +50,38 @@ class Keys:
         check_grants(grants)
         if expires_at is not None and expires_at <= self._clock():
             raise Invalid("expires_at", expires_at, "it must be in the future")
-        return await self._db.transact(lambda tx: self.add(tx, name, grants, by=by, kind=kind, expires_at=expires_at))
-
-    def add(
-        self, tx: Transaction, name: str, grants: Grants, *, by: str, kind: str, expires_at: Moment | None = None
-    ) -> tuple[Key, Token]:
-        """Make a key in the caller's transaction."""
         prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
         row = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
-        key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
-        store.grant(tx, "key", key_id, grants)
-        [key] = store.find_keys(tx, schema.api_keys.c.id == key_id)
-        return key, f"{MARK}_{prefix}_{secret}"
+
+        def work(tx: Transaction) -> Key:
+            key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
+            store.grant(tx, "key", key_id, grants)
+            key = _existing(tx, key_id)
+            tell(tx, after=key_document(key))
+            return key
+
+        return await self._db.transact(work), f"{MARK}_{prefix}_{secret}"
 
     async def all(self, kind: str | None = None) -> list[Key]:
         conditions = [] if kind is None else [schema.api_keys.c.kind == kind]
         return await self._db.read(lambda tx: store.find_keys(tx, *conditions))
 
     async def get(self, key_id: int) -> Key:
-        found = await self._db.read(lambda tx: store.find_keys(tx, schema.api_keys.c.id == key_id))
-        if not found:
-            raise NotFound("key", key_id)
-        return found[0]
+        return await self._db.read(lambda tx: _existing(tx, key_id))
 
     async def revoke(self, key_id: int) -> Key:
         """End a key for good. Revoking it again changes nothing."""
-        await self.get(key_id)
-        await self._db.transact(lambda tx: store.revoke_key(tx, key_id, self._clock()))
+
+        def work(tx: Transaction) -> Key:
+            before = _existing(tx, key_id)
+            store.revoke_key(tx, key_id, self._clock())
+            revoked = _existing(tx, key_id)
+            tell(tx, before=key_document(before), after=key_document(revoked))
+            return revoked
+
+        revoked = await self._db.transact(work)
         self._believed.clear()
-        return await self.get(key_id)
+        return revoked
 
     async def caller(self, token: Token, address: str = "") -> Caller:
         """Whose key this is; Unknown where it is nobody's, revoked or expired."""
@@ -109,6 +114,13 @@ class Keys:
 
 def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _existing(tx: Transaction, key_id: int) -> Key:
+    found = store.key(tx, key_id)
+    if found is None:
+        raise NotFound("key", key_id)
+    return found
 
 
 def _matching(tx: Transaction, token: Token) -> Key | None:

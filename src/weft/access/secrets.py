@@ -14,7 +14,8 @@ from typing import Any
 
 from weft.access import secret_store
 from weft.access.sealing import Sealer
-from weft.clock import Clock, Moment
+from weft.access.witness import tell
+from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, NotFound
 from weft.redaction import SHORTEST
@@ -50,16 +51,26 @@ class Secrets:
         sealed = self._sealer.seal(value.encode(), _about(project, name))
         secret = Secret(project=project, name=name, updated_at=self._clock(), updated_by=by)
         values = sealed._asdict() | {"updated_at": secret.updated_at, "updated_by": by}
-        await self._db.transact(lambda tx: secret_store.put(tx, project, name, values))
-        return secret
+
+        def work(tx: Transaction) -> Secret:
+            before = _listed(tx, project).get(name)
+            secret_store.put(tx, project, name, values)
+            tell(tx, before=_told(before), after=_told(secret))
+            return secret
+
+        return await self._db.transact(work)
 
     async def all(self, project: str) -> list[Secret]:
-        found = await self._db.read(lambda tx: secret_store.listed(tx, project))
-        return [Secret(project=project, name=name, updated_at=at, updated_by=by) for name, at, by in found]
+        return list((await self._db.read(lambda tx: _listed(tx, project))).values())
 
     async def delete(self, project: str, name: str) -> None:
-        if not await self._db.transact(lambda tx: secret_store.remove(tx, project, name)):
-            raise NotFound("secret", name)
+        def work(tx: Transaction) -> None:
+            before = _listed(tx, project).get(name)
+            if not secret_store.remove(tx, project, name):
+                raise NotFound("secret", name)
+            tell(tx, before=_told(before))
+
+        await self._db.transact(work)
 
     async def open(self, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """The values of those that there are, by project and name; for workers that hold a run of that project."""
@@ -92,6 +103,18 @@ class Secrets:
             if rows:
                 return len(rows)
         return 0
+
+
+def _listed(tx: Transaction, project: str) -> dict[str, Secret]:
+    return {
+        name: Secret(project=project, name=name, updated_at=at, updated_by=by)
+        for name, at, by in secret_store.listed(tx, project)
+    }
+
+
+def _told(secret: Secret | None) -> dict[str, Any] | None:
+    """What the audit log is told of a secret."""
+    return None if secret is None else {"updated_at": iso(secret.updated_at), "updated_by": secret.updated_by}
 
 
 def names_in(value: Any) -> set[str]:

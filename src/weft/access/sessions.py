@@ -7,6 +7,7 @@ import secrets
 
 from weft.access import session_store as store
 from weft.access.model import Session, User
+from weft.access.witness import tell
 from weft.clock import Clock, seconds
 from weft.db.database import Database, Transaction
 
@@ -42,6 +43,7 @@ class Sessions:
             store.end(tx, _digest(instead_of))
             row = {name: getattr(session, name) for name in ("csrf", "created_at", "seen_at", "address", "agent")}
             store.add(tx, row | {"digest": _digest(session_id), "user_id": user.id})
+            tell(tx)
 
         await self._db.transact(begin)
         return session, session_id
@@ -59,11 +61,21 @@ class Sessions:
         return session
 
     async def end(self, session_id: SessionId) -> None:
-        await self._db.transact(lambda tx: store.end(tx, _digest(session_id)))
+        def work(tx: Transaction) -> None:
+            store.end(tx, _digest(session_id))
+            tell(tx)
+
+        await self._db.transact(work)
 
     async def end_all(self, user_id: int) -> int:
         """End every session of a user; return how many there were."""
-        return await self._db.transact(lambda tx: store.end_all(tx, user_id))
+
+        def work(tx: Transaction) -> int:
+            count = store.end_all(tx, user_id)
+            tell(tx)
+            return count
+
+        return await self._db.transact(work)
 
     async def forget_old(self) -> int:
         """Remove the sessions that no longer count."""

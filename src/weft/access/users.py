@@ -6,12 +6,12 @@ Whatever changes what a user may do ends the user's sessions in the same transac
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
 
 from weft.access import passwords, session_store, store
+from weft.access.documents import user_document
 from weft.access.model import EVERYWHERE, Grants, Role, User, check_grants
 from weft.access.passwords import Passwords
+from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
@@ -19,7 +19,6 @@ from weft.errors import Conflict, Invalid, NotFound
 NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}", re.ASCII)
 FIRST = "admin"
 
-T = TypeVar("T")
 Password = str
 
 
@@ -37,7 +36,9 @@ class Users:
         def add(tx: Transaction) -> User:
             if store.user_named(tx, name) is not None:
                 raise Conflict(f"there is a user {name} already; choose another name")
-            return self._add(tx, name, hashed, grants)
+            user = self._add(tx, name, hashed, grants)
+            tell(tx, after=user_document(user))
+            return user
 
         return await self._db.transact(add)
 
@@ -69,41 +70,47 @@ class Users:
     async def set_password(self, name: str, password: Password) -> User:
         """Give the user another password; who is logged in with the old one is no longer."""
         hashed = await self._passwords.hashed(password)
-        return await self._change(name, lambda tx, user: store.change_user(tx, user.id, {"password": hashed}))
+
+        def work(tx: Transaction) -> User:
+            user = _existing(tx, name)
+            store.change_user(tx, user.id, {"password": hashed})
+            session_store.end_all(tx, user.id)
+            tell(tx)
+            return user
+
+        return await self._db.transact(work)
 
     async def deactivate(self, name: str) -> User:
         """Let a user in no more, neither by password nor by a session nor with a key that the user has made."""
-
-        def shut_out(tx: Transaction, user: User) -> None:
-            others = set(store.admins(tx)) - {user.id}
-            store.change_user(tx, user.id, {"active": False})
-            store.revoke_keys_by(tx, user.name, self._clock())
-            _keep_an_admin(user, others)
-
-        return await self._change(name, shut_out)
+        return await self.change(name, active=False)
 
     async def activate(self, name: str) -> User:
         """Let a user in again; keys that were revoked stay so."""
-        return await self._change(name, lambda tx, user: store.change_user(tx, user.id, {"active": True}))
+        return await self.change(name, active=True)
 
     async def grant(self, name: str, grants: Grants) -> User:
         """Let the user have these roles and no others."""
-        check_grants(grants)
+        return await self.change(name, grants=grants)
 
-        def regrant(tx: Transaction, user: User) -> None:
-            others = set(store.admins(tx)) - {user.id}
-            store.grant(tx, "user", user.id, grants)
-            if grants.get(EVERYWHERE) != Role.ADMIN:
-                _keep_an_admin(user, others)
+    async def change(self, name: str, *, active: bool | None = None, grants: Grants | None = None) -> User:
+        """Change what is given, all or nothing."""
+        if grants is not None:
+            check_grants(grants)
 
-        return await self._change(name, regrant)
-
-    async def _change(self, name: str, change: Callable[[Transaction, User], None]) -> User:
         def work(tx: Transaction) -> User:
             user = _existing(tx, name)
-            change(tx, user)
+            others = set(store.admins(tx)) - {user.id}
+            if grants is not None:
+                store.grant(tx, "user", user.id, grants)
+            if active is not None:
+                store.change_user(tx, user.id, {"active": active})
+            if active is False:
+                store.revoke_keys_by(tx, user.name, self._clock())
             session_store.end_all(tx, user.id)
-            return _existing(tx, name)
+            changed = _existing(tx, name)
+            _keep_an_admin(user, changed, others)
+            tell(tx, before=user_document(user), after=user_document(changed))
+            return changed
 
         return await self._db.transact(work)
 
@@ -120,11 +127,14 @@ def _existing(tx: Transaction, name: str) -> User:
     return found[0]
 
 
-def _keep_an_admin(user: User, others: set[int]) -> None:
+def _keep_an_admin(user: User, changed: User, others: set[int]) -> None:
     """Refuse what would leave nobody who can let others in."""
-    was_one = user.active and user.grants.get(EVERYWHERE) == Role.ADMIN
-    if was_one and not others:
+    if _is_admin(user) and not _is_admin(changed) and not others:
         raise Conflict(f"{user.name} is the last admin of weft; make another user admin everywhere first")
+
+
+def _is_admin(user: User) -> bool:
+    return user.active and user.grants.get(EVERYWHERE) == Role.ADMIN
 
 
 def _checked(name: str) -> str:

@@ -17,14 +17,16 @@ from weft.access.audit import Audit
 from weft.db.database import Transaction
 
 Fields = Mapping[str, Any]
+Document = Any
+"""What can be JSON: a mapping or a struct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What a front door says of one change."""
 
-    before: Fields | None = None
-    after: Fields | None = None
+    before: Document | None = None
+    after: Document | None = None
     """What it was and what it is now; None where there was, or is, nothing."""
     project: str | None = None
     target: str | None = None
@@ -68,7 +70,7 @@ def witnessed(witness: Witness) -> Iterator[None]:
         _witness.reset(before)
 
 
-def tell(tx: Transaction, *, before: Fields | None = None, after: Fields | None = None) -> None:
+def tell(tx: Transaction, *, before: Document | None = None, after: Document | None = None) -> None:
     """Tell the audit log what this transaction has changed. Others who tell wait from here until it has ended."""
     tell_all(tx, [Told(before=before, after=after)])
 

@@ -56,9 +56,9 @@ def compare(
         named.add((task.project, task.name))
         stored = present.get((task.project, task.name))
         if stored is None:
-            fields = {name: (None, value) for name, value in _fields(task).items()}
+            fields = {name: (None, value) for name, value in fields_of(task).items()}
             changes.append(Change(what="create", project=task.project, name=task.name, fields=fields, task=task))
-        elif different := _different(_fields(stored.task), _fields(task)):
+        elif different := _different(fields_of(stored.task), fields_of(task)):
             changes.append(
                 Change(what="change", project=task.project, name=task.name, fields=different, task=task, stored=stored)
             )
@@ -93,7 +93,7 @@ def _project_change(
     return Change(what="settings", project=name, fields=different) if different else None
 
 
-def _fields(task: Task) -> dict[str, Any]:
+def fields_of(task: Task) -> dict[str, Any]:
     """The fields that are not at their defaults, as the database keeps them."""
     kept: dict[str, Any] = _plain(task)
     return {name: value for name, value in kept.items() if name not in ("name", "project")}

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from weft import events
+from weft.access.witness import tell
 from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
@@ -24,6 +25,7 @@ from weft.tasks.parameters import fill
 from weft.tasks.schedule import fires_between
 from weft.tasks.starting import Start, new_runs, without_task
 from weft.tasks.store import Stored
+from weft.tasks.telling import tell_changes
 
 MOST_BACKFILLED = 10_000
 
@@ -73,7 +75,9 @@ class Tasks:
             self._check(task)
 
         def work(tx: Transaction) -> list[Change]:
-            return applying.apply(tx, self._runs, wanted, self._clock(), prune=prune, check=check)
+            changes = applying.apply(tx, self._runs, wanted, self._clock(), prune=prune, check=check)
+            tell_changes(tx, changes)
+            return changes
 
         return await self._db.transact(work)
 
@@ -108,7 +112,7 @@ class Tasks:
             store.hold(tx)
             old = store.by_names(tx, [(task.project, task.name)]).get((task.project, task.name))
             _refuse_changed(task.project, task.name, old, seen, new=new)
-            applying.apply(tx, self._runs, Wanted((task,)), self._clock())
+            tell_changes(tx, applying.apply(tx, self._runs, Wanted((task,)), self._clock()))
             return self._found(tx, task.project, task.name), old is None
 
         return await self._db.transact(work)
@@ -197,6 +201,7 @@ class Tasks:
                 for fire, run_id in zip(new, ids, strict=True)
             ],
         )
+        tell(tx)
         return ids
 
     def _check(self, task: Task) -> None:
@@ -213,7 +218,7 @@ class Tasks:
     def _pause(self, tx: Transaction, project: str, name: str, paused: bool) -> Stored:
         stored = self._found(tx, project, name, lock=True)
         task = msgspec.structs.replace(stored.task, paused=paused)
-        applying.apply(tx, self._runs, Wanted((task,)), self._clock())
+        tell_changes(tx, applying.apply(tx, self._runs, Wanted((task,)), self._clock()))
         return self._found(tx, project, name)
 
     def _remove(self, tx: Transaction, project: str, name: str, seen: Container[int] | None) -> None:
@@ -222,6 +227,7 @@ class Tasks:
         applying.refuse_to_leave_behind(tx, [stored])
         applying.remove(tx, self._runs, [stored])
         events.append(tx, [Fact("task_changed", project, None, stored.id, {"change": "delete"})], self._clock())
+        tell_changes(tx, [Change(what="delete", project=project, name=name, stored=stored)])
 
     def _found(self, tx: Transaction, project: str, name: str, *, lock: bool = False) -> Stored:
         """The task; with ``lock`` it and all others stay as they are until the transaction ends."""

@@ -9,6 +9,7 @@ from typing import Any
 from weft import events
 from weft.access.model import EVERYWHERE
 from weft.access.sealing import Sealer
+from weft.access.witness import Told, tell, tell_all
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import NotFound
@@ -41,8 +42,9 @@ class Webhooks:
         def work(tx: Transaction) -> Webhook:
             if store.cursor(tx, READER) is None:
                 store.begin_cursor(tx, READER, str(Position.at_end(events.newest_ids(tx, WINDOW), at)))
-            webhook_id = store.add(tx, values | sealed._asdict() | {"created_at": at, "created_by": by})
-            return _existing(tx, webhook_id)
+            webhook = _existing(tx, store.add(tx, values | sealed._asdict() | {"created_at": at, "created_by": by}))
+            tell_all(tx, [Told(target=f"webhook {webhook.id}", after=_told(webhook))])
+            return webhook
 
         return await self._db.transact(work), secret
 
@@ -72,10 +74,12 @@ class Webhooks:
         values |= {} if active is None else {"active": active}
 
         def work(tx: Transaction) -> Webhook:
-            _existing(tx, webhook_id)
+            before = _existing(tx, webhook_id)
             if values:
                 store.change(tx, webhook_id, values)
-            return _existing(tx, webhook_id)
+            changed = _existing(tx, webhook_id)
+            tell(tx, before=_told(before), after=_told(changed))
+            return changed
 
         return await self._db.transact(work)
 
@@ -83,10 +87,11 @@ class Webhooks:
         """Remove a webhook and the log of its deliveries."""
 
         def work(tx: Transaction) -> None:
-            _existing(tx, webhook_id)
+            before = _existing(tx, webhook_id)
             store.remove(tx, webhook_id)
             if not store.find(tx):
                 store.end_cursor(tx, READER)
+            tell(tx, before=_told(before))
 
         await self._db.transact(work)
 
@@ -106,6 +111,7 @@ class Webhooks:
             replayed = store.delivery(tx, webhook_id, delivery_id)
             if replayed is None:
                 raise AssertionError("it was there a moment ago")
+            tell(tx)
             return replayed
 
         return await self._db.transact(work)
@@ -116,3 +122,8 @@ def _existing(tx: Transaction, webhook_id: int) -> Webhook:
     if found is None:
         raise NotFound("webhook", webhook_id)
     return found
+
+
+def _told(webhook: Webhook) -> dict[str, Any]:
+    """What the audit log is told of a webhook."""
+    return {"project": webhook.project, "url": webhook.url, "kinds": webhook.kinds, "active": webhook.active}

@@ -45,6 +45,7 @@ class EntryDocument(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     target: str
     data: dict[str, Any] | None
+    """``before`` and ``after`` of what was changed; else what was sent. Secrets are dots."""
     previous: str
     """The digest of the entry before it."""
     digest: str
@@ -55,10 +56,10 @@ EXAMPLE: dict[str, Any] = {
     "at": "2026-06-01T12:00:00.000Z",
     "actor": "user:ada",
     "address": "192.0.2.7",
-    "action": "runs.cancel",
+    "action": "tasks.put",
     "project": "shop",
-    "target": "run 7",
-    "data": {"request_id": "5f0c"},
+    "target": "task shop/prices",
+    "data": {"request_id": "5f0c", "before": {"priority": 1}, "after": {"priority": 5}},
     "previous": "1f" * 32,
     "digest": "2e" * 32,
 }

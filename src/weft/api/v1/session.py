@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from weft.access.documents import role_names
-from weft.access.model import Role, Session
+from weft.access.model import Caller, Role, Session
 from weft.access.sessions import LONGEST
 from weft.access.tokens import LONGEST_SECONDS
 from weft.api.call import Call
@@ -91,6 +91,7 @@ async def start(call: Call) -> SessionDocument:
     asked: Login = call.body
     app, address = call.app, address_of(call.request)
     user = await app.logins.check(asked.name, asked.password, address)
+    call.caller, call.record = Caller(name=user.name, kind="user", id=user.id, address=address), {}
     session, session_id = await app.sessions.start(
         user, address=address, agent=call.header("user-agent") or "", instead_of=_session_id(call)
     )
@@ -132,6 +133,7 @@ async def end_all(call: Call) -> None:
 async def change_password(call: Call) -> None:
     """Give oneself another password. All sessions end, this one too."""
     call.check_own()
+    call.record = {}
     asked: PasswordChange = call.body
     try:
         await call.app.logins.check(call.caller.name, asked.current, call.caller.address)

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.access import passwords
 from weft.access.documents import RoleName, UserDocument, UserMade, user_document
-from weft.access.model import Grants, Role, User, role_of
+from weft.access.model import Grants, Role, role_of
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, page
@@ -113,17 +113,8 @@ async def change(call: Call) -> UserDocument:
     asked: UserChange = call.body
     if asked.active is None and asked.grants is None:
         raise Invalid("body", "empty", "it must have active or grants")
-    return user_document(await _changed(call, name, asked))
-
-
-async def _changed(call: Call, name: str, asked: UserChange) -> User:
-    users = call.app.users
-    user = await users.get(name)
-    if asked.grants is not None:
-        user = await users.grant(name, roles(asked.grants))
-    if asked.active is not None:
-        user = await (users.activate(name) if asked.active else users.deactivate(name))
-    return user
+    grants = None if asked.grants is None else roles(asked.grants)
+    return user_document(await call.app.users.change(name, active=asked.active, grants=grants))
 
 
 @operations.put(
@@ -134,6 +125,7 @@ async def set_password(call: Call) -> None:
     name = call.path("name")
     call.check_everywhere(f"user {name}")
     asked: NewPassword = call.body
+    call.record = {}
     await call.app.users.set_password(name, asked.password)
 
 

@@ -138,7 +138,6 @@ async def create(call: Call) -> CreatedWebhook:
     new: NewWebhook = call.body
     call.check(new.project)
     webhook, secret = await call.app.webhooks.create(new.url, project=new.project, kinds=new.kinds, by=call.caller.name)
-    call.check(new.project, f"webhook {webhook.id}")
     call.headers["Location"] = f"/v1/webhooks/{webhook.id}"
     [document] = await _documents(call, [webhook])
     return CreatedWebhook(webhook=document, secret=secret)
