@@ -23,7 +23,7 @@ from weft.db.database import Transaction
 encode = msgspec.json.encode
 
 KINDS = {
-    "run_queued": "a run waits for a worker",
+    "run_queued": "a run waits for a worker; data: by (who started it over the API, such as `key:ci`)",
     "run_started": "a worker has leased a run",
     "run_retried": "an attempt ended badly and the run waits for its next one",
     "run_released": "a worker gave a run back unharmed: it drains, or a circuit breaker is open",

@@ -11,6 +11,7 @@ from tests.tasks.scene import keep, noop
 from weft.access.model import Role
 from weft.cli.output import as_json
 from weft.documents import run_document, task_document
+from weft.runs.model import Retry
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -193,3 +194,24 @@ async def test_the_command_line_and_the_api_give_one_document(admin: Visitor) ->
     assert json.loads(as_json(run_document(run, attempts))) == (await admin.get(f"/v1/runs/{run_id}")).json
     [listed] = (await admin.get("/v1/tasks")).json["items"]
     assert json.loads(as_json(task_document(await admin.app.tasks.get("default", "prices")))) == listed
+
+
+async def test_a_run_in_a_list_is_the_same_document_as_by_itself(admin: Visitor) -> None:
+    await keep(admin.app, noop("prices", "@daily", params={"n": 1}, retry=Retry(count=2), labels=("fast",)))
+    run_id = (await admin.app.tasks.start("default", "prices")).run_id
+    hand = await Hand.join(admin.app, labels=("fast",))
+    for lease in await hand.lease():
+        await hand.end(lease, result={"found": [1, {"ä": None}]})
+    alone = (await admin.get(f"/v1/runs/{run_id}")).json
+    del alone["attempts"]
+    assert (await admin.get("/v1/runs")).json["items"] == [alone]
+
+
+async def test_the_first_event_of_a_run_tells_who_started_it(admin: Visitor) -> None:
+    await keep(admin.app, noop("prices"))
+    await admin.post("/v1/runs", {"task": "prices"})
+    await admin.post("/v1/runs/batch", {"runs": [{"kind": "noop"}]})
+    await admin.post("/v1/tasks/default/prices/start", {})
+    await admin.app.tasks.start("default", "prices")
+    found = (await admin.get("/v1/events/history?kind=run_queued")).json["items"]
+    assert [event["data"] for event in found] == [{}, *[{"by": "key:test"}] * 3]

@@ -130,7 +130,7 @@ def entry(
     caller: Caller, action: str, *, project: str = "", target: str = "", data: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The fields of a new entry, masked and of the length that can be kept."""
-    said = {"actor": f"{caller.kind}:{caller.name}", "address": caller.address, "action": action}
+    said = {"actor": caller.actor, "address": caller.address, "action": action}
     said |= {"project": project, "target": redacted(target)}
     kept = {name: _storable(text)[: LENGTHS[name]] for name, text in said.items()}
     return kept | {"data": _kept(data) if data else None}

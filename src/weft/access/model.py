@@ -79,6 +79,11 @@ class Caller:
     """Of the user or the key."""
     address: str = ""
 
+    @property
+    def actor(self) -> str:
+        """Who it is in logs and events: ``user:ann``, ``key:ci``."""
+        return f"{self.kind}:{self.name}"
+
     def role_in(self, project: str) -> Role | None:
         found = [self.grants[name] for name in (project, EVERYWHERE) if name in self.grants]
         return max(found, default=None)

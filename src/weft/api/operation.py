@@ -50,7 +50,8 @@ class Operation:
     """An answer."""
     example_body: Any = None
     audited: bool = True
-    """Whether the audit log tells of each call that has changed something."""
+    """Whether the audit log tells of each call that has changed something. A run's own first event tells who started
+    it: that log would grow with every run."""
 
     @property
     def changes(self) -> bool:

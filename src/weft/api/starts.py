@@ -106,6 +106,7 @@ class Starter:
             "correlation_id": body.correlation_id,
             "traceparent": self._trace,
             "idempotency_key": body.idempotency_key if body.idempotency_key is not None else key,
+            "by": self._call.caller.actor,
         }
 
 

@@ -122,6 +122,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     dedup_key: str | None = None
     dedup_seconds: float = 0.0
+    by: str = ""
+    """Who asked for it, such as ``key:ci``; its first event tells."""
     skipped: str | None = None
     """Why this run is not to happen; it is kept as cancelled, so that what follows it learns of it."""
 

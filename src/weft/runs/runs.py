@@ -293,4 +293,4 @@ def _queued(run: NewRun, run_id: int) -> Fact:
     if run.skipped is not None:
         data = {"state": RunState.CANCELLED.value, "outcome": "skipped", "reason": run.skipped}
         return Fact("run_finished", run.project, run_id, run.task_id, data)
-    return Fact("run_queued", run.project, run_id, run.task_id)
+    return Fact("run_queued", run.project, run_id, run.task_id, {"by": run.by} if run.by else None)

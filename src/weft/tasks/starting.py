@@ -29,6 +29,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
     traceparent: str = ""
     idempotency_key: str | None = None
+    by: str = ""
 
 
 def new_runs(tx: Transaction, asked: Sequence[Start | NewRun], check_spec: CheckSpec) -> list[NewRun]:
@@ -56,4 +57,4 @@ def _run(start: Start, known: Mapping[tuple[str, str], Stored], check_spec: Chec
     return run
 
 
-_CARRIED = ("not_before", "correlation_id", "traceparent", "idempotency_key")
+_CARRIED = ("not_before", "correlation_id", "traceparent", "idempotency_key", "by")

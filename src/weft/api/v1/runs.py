@@ -77,6 +77,7 @@ async def list_(call: Call) -> bytes:
     answer=Submitted,
     status=202,
     headers=KEY | TRACE,
+    audited=False,
     example=examples.SUBMITTED,
     example_body={"project": "shop", "task": "prices", "params": {"country": "fr"}},
 )
@@ -96,6 +97,7 @@ async def start(call: Call) -> Submitted:
     status=202,
     headers={"Idempotency-Key": "Each run gets this key with its place in the batch, unless it has its own."} | TRACE,
     largest_body=LARGEST_BATCH,
+    audited=False,
     example=examples.page(examples.SUBMITTED),
     example_body={"runs": [{"project": "shop", "task": "prices", "params": {"country": "fr"}}]},
 )

@@ -107,6 +107,7 @@ async def resume(call: Call) -> TaskDocument:
     answer=Submitted,
     status=202,
     headers=KEY | TRACE,
+    audited=False,
     example=examples.SUBMITTED,
     example_body={"params": {"country": "fr"}, "priority": 10},
 )
@@ -123,6 +124,7 @@ async def start(call: Call) -> Submitted:
         correlation_id=body.correlation_id,
         traceparent=call.traceparent,
         idempotency_key=call.header("idempotency-key"),
+        by=call.caller.actor,
     )
     [submitted] = await call.app.tasks.submit([asked])
     call.headers["Location"] = f"/v1/runs/{submitted.run_id}"
