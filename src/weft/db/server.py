@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -15,6 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from weft.db.database import Raced, Transaction, Unit, run_effects
+from weft.db.watch import Watch
 from weft.errors import AdapterMissing, DatabaseDown, Invalid
 
 T = TypeVar("T")
@@ -30,6 +32,9 @@ SILENCE_SECONDS = 5
 
 LONGEST_STATEMENT_SECONDS = 15
 """How long MariaDB may take to answer: its driver has no other way to notice a cable that was cut."""
+
+TRANSACTION_SECONDS = 20
+"""How long a transaction may take before its connection is given up: none of weft's is that long where all is well."""
 
 IDLE_SECONDS = 10
 """How long a client may be silent in a transaction before the server ends it: a frozen one must not keep its locks."""
@@ -59,8 +64,9 @@ class ServerEngines:
 
     def __init__(self, url: str, *, pool: int = 4) -> None:
         self.engine = _engine(url, pool)
-        self._threads = ThreadPoolExecutor(pool, thread_name_prefix="weft-db")
-        self._urgent = ThreadPoolExecutor(1, thread_name_prefix="weft-db-urgent")
+        self._watch = Watch(self.engine, _LINE[url.split(":", 1)[0]], TRANSACTION_SECONDS)
+        self._threads = ThreadPoolExecutor(pool, "weft-db", self._watch.hurry)
+        self._urgent = ThreadPoolExecutor(1, "weft-db-urgent", self._watch.hurry)
 
     def submit(self, work: Unit[T], *, urgent: bool = False) -> Future[T]:
         return (self._urgent if urgent else self._threads).submit(self._transact, work)
@@ -71,9 +77,11 @@ class ServerEngines:
     def close(self) -> None:
         self._threads.shutdown()
         self._urgent.shutdown()
+        self._watch.close()
         self.engine.dispose()
 
     def _transact(self, work: Unit[T], first: str | None = None) -> T:
+        deadline = time.monotonic() + TRANSACTION_SECONDS
         for attempt in range(1, MOST_TRIES + 1):
             try:
                 return self._try(work, first)
@@ -82,7 +90,8 @@ class ServerEngines:
                     raise
                 time.sleep(random.uniform(0, 0.002 * 2**attempt))
             except DBAPIError as problem:
-                if attempt == MOST_TRIES or not _may_run_again(problem, attempt):
+                if attempt == MOST_TRIES or time.monotonic() > deadline or not _may_run_again(problem, attempt):
+                    _let_go(problem)
                     raise _translated(problem) from problem
                 time.sleep(random.uniform(0, 0.002 * 2**attempt))
         raise AssertionError("unreachable")
@@ -111,6 +120,12 @@ def _may_run_again(problem: DBAPIError, attempt: int) -> bool:
     if problem.connection_invalidated:  # nothing was committed; the pool opens a new connection
         return attempt <= 2
     return isinstance(problem, IntegrityError) or _code(problem) in RACED
+
+
+def _let_go(problem: DBAPIError) -> None:
+    """Close what the driver has begun to open: the frames of its error keep that until garbage is collected."""
+    if problem.orig is not None:
+        clear_frames(problem.orig.__traceback__)
 
 
 def _code(problem: DBAPIError) -> str:
@@ -162,6 +177,8 @@ def _prepare_postgres(connection: Any, _: Any) -> None:
         cursor.execute("SET enable_bitmapscan = off")
         cursor.execute("SET enable_sort = off")
         cursor.execute("SET jit = off")
+        if connection.info.server_version >= 140000:  # or it would go on for a client that has given up
+            cursor.execute("SET client_connection_check_interval = '2s'")
     connection.commit()
 
 
@@ -180,6 +197,11 @@ def _give_up_silence(line: socket.socket) -> None:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
 
 
+_LINE: dict[str, Callable[[Any], int]] = {
+    "postgresql": lambda connection: int(connection.fileno()),
+    "mysql": lambda connection: int(connection._sock.fileno()),
+    "mariadb": lambda connection: int(connection._sock.fileno()),
+}
 _PREPARE: dict[str, Callable[[Any, Any], None]] = {
     "postgresql": _prepare_postgres,
     "mysql": _prepare_mariadb,

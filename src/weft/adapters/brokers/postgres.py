@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
+from traceback import clear_frames
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -50,7 +51,11 @@ class PostgresWire:
 
     async def _open(self) -> Line:
         # Nothing is prepared on the server, so that a pooler may stand between for those who only ring.
-        return await psycopg.AsyncConnection.connect(self._address, autocommit=True, prepare_threshold=None)
+        try:
+            return await psycopg.AsyncConnection.connect(self._address, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            clear_frames(error.__traceback__)  # they keep the socket until garbage is collected
+            raise
 
     async def send(self, queues: Mapping[str, int]) -> None:
         line = self._line = self._line or await self._open()
