@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -80,3 +81,18 @@ async def test_workers_that_ask_at_the_same_time_are_served_in_turn(app: App, wa
     assert [len(each) for each in leases] == list(wants)
     for hand, given in zip((first, second), leases, strict=True):
         assert all(await hand.end_all(given, "succeeded"))
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
+async def test_those_that_are_made_alone_do_not_wait_for_one_another(app: App) -> None:
+    meeting = threading.Barrier(2, timeout=20)
+
+    def work(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
+        if len(numbers) > 1:
+            raise Conflict("not together")
+        if numbers[0]:
+            meeting.wait()
+        return numbers
+
+    alone = Together(app.db, work)
+    assert await asyncio.gather(*map(alone, range(3))) == [0, 1, 2]

@@ -25,7 +25,8 @@ class Together(Generic[Asked, Answer]):
     """Calls of one kind, in one event loop. One that comes alone is made at once; those that come while it is under
     way are made together after it.
 
-    ``work`` answers all of them or fails; where it fails, each is made alone, so that nobody pays for another's fault.
+    ``work`` answers all of them or fails; where it fails, each is made alone, so that nobody pays for another's fault,
+    and side by side, so that nobody waits for the others either.
     Small transactions begin at least ``apart_seconds`` after one another, so that what nobody waits for comes in lots.
     """
 
@@ -75,8 +76,7 @@ class Together(Generic[Asked, Answer]):
             answers = await self._db.transact(lambda tx: self._work(tx, [asked for asked, _ in batch]))
         except Exception as problem:
             if len(batch) > 1 and not isinstance(problem, DatabaseDown):
-                for each in batch:
-                    await self._make([each])
+                await asyncio.gather(*(self._make([each]) for each in batch))
                 return
             for _, answer in batch:
                 if not answer.done():
