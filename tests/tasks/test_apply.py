@@ -11,7 +11,7 @@ from tests.conftest import OpenApp, SetClock
 from tests.tasks.scene import NOON, Hand, facts, keep, noop, runs_of
 from weft.app import App
 from weft.clock import SECOND
-from weft.errors import Invalid, NotFound
+from weft.errors import ChangedMeanwhile, Invalid, NotFound
 from weft.runs.model import Retry
 from weft.tasks.changes import Change, Wanted
 from weft.tasks.model import After, Dedup, ProjectSettings, Task
@@ -235,3 +235,20 @@ async def test_a_new_task_inherits_no_run_from_a_deleted_one(app: App, clock: Se
     clock.forward(60)
     await app.scheduler.tick()
     assert len(await runs_of(app, "new")) == 1
+
+
+async def test_a_task_that_is_made_again_never_has_a_revision_that_it_had(app: App) -> None:
+    seen = []
+    for _ in range(2):
+        await app.tasks.put(noop("t", description="first"))
+        stored, _ = await app.tasks.put(noop("t", description="second"))
+        seen += [stored.revision - 1, stored.revision]
+        await app.tasks.delete("default", "t", seen=[stored.revision])
+    stored, _ = await app.tasks.put(noop("t"))
+    seen.append(stored.revision)
+    assert len(set(seen)) == 5
+    await app.tasks.apply(Wanted((noop("other"),)), prune=True)
+    with pytest.raises(ChangedMeanwhile):
+        await app.tasks.put(noop("t"), seen=seen)
+    again, _ = await app.tasks.put(noop("t"))
+    assert again.revision not in seen

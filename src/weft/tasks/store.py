@@ -13,7 +13,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 
 from weft.clock import Moment
 from weft.db import schema
-from weft.db.bulk import insert_many, skip_locked, update_many
+from weft.db.bulk import insert_many, insert_missing, skip_locked, update_many
 from weft.db.database import Transaction
 from weft.errors import WeftError
 from weft.tasks.model import ProjectSettings, Task
@@ -22,6 +22,11 @@ from weft.tasks.schedule import Schedule, next_fires
 log = logging.getLogger(__name__)
 
 tasks, schedules, ticks, dependencies = schema.tasks, schema.schedules, schema.ticks, schema.dependencies
+
+sequences = schema.sequences
+
+HIGHEST_GONE = "task_revisions"
+"""The row of ``sequences`` with the highest revision that a deleted task has had."""
 
 MOST_NAMED = 200
 """How many tasks of a project are looked up by their names."""
@@ -131,7 +136,9 @@ def _stored(row: Any) -> Stored:
 
 
 def create(tx: Transaction, new: Sequence[Task], at: Moment) -> None:
-    rows = [_row(task, at) | {"revision": 1, "created_at": at} for task in new]
+    """Add tasks. One that was there before and was deleted begins above every revision that it has had."""
+    first = int(tx.value(select(sequences.c.last).where(sequences.c.name == HIGHEST_GONE)) or 0) + 1
+    rows = [_row(task, at) | {"revision": first, "created_at": at} for task in new]
     insert_many(tx, tasks, rows)
 
 
@@ -143,9 +150,16 @@ def change(tx: Transaction, task_id: int, task: Task, revision: int, at: Moment)
 def remove(tx: Transaction, task_ids: Collection[int]) -> None:
     """Delete tasks and all that only they had; their runs stay."""
     for part in parts(task_ids):
+        _keep_highest(tx, int(tx.value(select(func.max(tasks.c.revision)).where(tasks.c.id.in_(part))) or 0))
         tx.execute(delete(tasks).where(tasks.c.id.in_(part)))
         for table in (schedules, ticks, schema.arrivals, dependencies):
             tx.execute(delete(table).where(table.c.task_id.in_(part)))
+
+
+def _keep_highest(tx: Transaction, revision: int) -> None:
+    insert_missing(tx, sequences, {"name": HIGHEST_GONE, "last": 0})
+    lower = (sequences.c.name == HIGHEST_GONE) & (sequences.c.last < revision)
+    tx.execute(update(sequences).where(lower).values(last=revision))
 
 
 def _row(task: Task, at: Moment) -> dict[str, Any]:
