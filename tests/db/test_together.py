@@ -83,7 +83,7 @@ async def test_workers_that_ask_at_the_same_time_are_served_in_turn(app: App, wa
         assert all(await hand.end_all(given, "succeeded"))
 
 
-@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgres"])
 async def test_those_that_are_made_alone_do_not_wait_for_one_another(app: App) -> None:
     meeting = threading.Barrier(2, timeout=20)
 
