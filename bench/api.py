@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.doors import Door, Seen, Weft
 from bench.latencies import machine_load
-from bench.lists import library
+from bench.lists import SORTS, library
 from bench.measure import Figures, Goal, judge, table
 from bench.peers.python import install
 from bench.peers.scrapyd import Scrapyd
@@ -82,6 +82,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5, help="how long each load lasts (5)")
     parser.add_argument("--clients", type=positive, default=64, help="how many ask at once (64)")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=LOADS, help="only these")
+    parser.add_argument("--sorts", nargs="+", choices=SORTS, default=SORTS, help="only these sorts of lists")
     parser.add_argument("--scale", type=float, default=1, help="the part of 10,000,000 runs that lists are of (1)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where SQLite's 10,000,000 runs stay for next time")
     parser.add_argument(
@@ -106,7 +107,7 @@ def measure(ours: Sequence[Weft], theirs: Sequence[Door], options: argparse.Name
         loads: Loads = {
             SUBMIT: {each.name: partial(each.submit, options.clients) for each in (*ours, *theirs)},
             BATCH: {each.name: each.batch for each in ours},
-            LIST: {each.name: partial(each.read, options.clients) for each in libraries},
+            LIST: {each.name: partial(each.read, options.clients, options.sorts) for each in libraries},
         }
         for run in range(options.runs):
             for load in options.loads:

@@ -1,6 +1,8 @@
 """A database with very many runs of a thousand tasks, and the lists that its users ask for."""
 
 import asyncio
+import hashlib
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy import select
 
+from bench import ballast
 from bench.ballast import PROJECTS, fill
 from bench.doors import Seen, put_on
 from bench.gateway import QUIET, Gateway, gateway
@@ -25,12 +28,14 @@ from weft.tasks.model import Task
 
 TASKS = 1_000
 QUEUED = 1_000
+SORTS = ("all", "project", "state", "task", "page")
 ASKED = 100
 """How many different requests there are of each sort, where there are so many."""
 TASK_ID = f"1 + number.n % {TASKS}"
 FAILED = "number.n / 10 % 50 = 0"
 """A run in fifty."""
 VARIED = {
+    "correlation_id": "'flow-00000000000000000000' || number.n",
     "task_id": TASK_ID,
     "task": f"'task-' || (number.n % {TASKS} / {PROJECTS})",
 }
@@ -53,13 +58,13 @@ class Library:
     def name(self) -> str:
         return f"weft on {self.setup.database_name}"
 
-    def read(self, clients: int, seconds: float) -> Seen:
+    def read(self, clients: int, sorts: Sequence[str], seconds: float) -> Seen:
         """Lists of 50 runs: of all, of a project, a state, a task, and the pages after the first."""
-        return asyncio.run(self._read(clients, seconds))
+        return asyncio.run(self._read(clients, sorts, seconds))
 
-    async def _read(self, clients: int, seconds: float) -> Seen:
+    async def _read(self, clients: int, sorts: Sequence[str], seconds: float) -> Seen:
         async with gateway(self.config) as at:
-            mixed = list(in_turn(await paths(at)))
+            mixed = [each for each in in_turn(await paths(at)) if each[0] in sorts]
             requests = [at.get(path) for _, path in mixed]
             load = Load(port=at.port, requests=requests, clients=clients, seconds=seconds)
             return replace(await put_on(load, at, self.setup), sorts=[sort for sort, _ in mixed])
@@ -70,10 +75,10 @@ async def paths(at: Gateway) -> dict[str, list[str]]:
     states = ("succeeded", "failed", "queued", "running", "cancelled")
     return {
         "all": [listed()] * ASKED,
-        "a project": [listed(project=f"project-{number % PROJECTS}") for number in range(ASKED)],
-        "a state": [listed(state=states[number % len(states)]) for number in range(ASKED)],
-        "a task": [listed(project=f"project-{number % PROJECTS}", task=f"task-{number}") for number in range(ASKED)],
-        "next page": [*await later_pages(at), *await later_pages(at, project="project-3")],
+        "project": [listed(project=f"project-{number % PROJECTS}") for number in range(ASKED)],
+        "state": [listed(state=states[number % len(states)]) for number in range(ASKED)],
+        "task": [listed(project=f"project-{number % PROJECTS}", task=f"task-{number}") for number in range(ASKED)],
+        "page": [*await later_pages(at), *await later_pages(at, project="project-3")],
     }
 
 
@@ -104,33 +109,38 @@ async def later_pages(at: Gateway, **filters: str) -> list[str]:
 @contextmanager
 def library(setup: Setup, runs: int, kept: Path | None) -> Iterator[Library]:
     """A database with so many runs; one that is ``kept`` is made only once."""
-    with shelf(setup, runs, kept) as config:
-        asyncio.run(stock(config, setup.name, runs))
+    settings = setup.settings() | QUIET
+    if kept is None or setup.database_name != "SQLite":
+        with place(**settings) as config:
+            asyncio.run(stock(config, setup.name, runs))
+            yield Library(setup, config)
+    else:
+        config = Config(data_dir=str(kept / f"sqlite-{runs}"), port=0, **settings)  # type: ignore[arg-type]
+        restock(config, setup.name, runs)
         yield Library(setup, config)
 
 
-@contextmanager
-def shelf(setup: Setup, runs: int, kept: Path | None) -> Iterator[Config]:
-    """Where the database lies: SQLite's in a folder that may be kept, PostgreSQL's as long as its server lives."""
-    settings = setup.settings() | QUIET
-    if kept is None or settings["database"]:
-        with place(**settings) as config:
-            yield config
-    else:
-        folder = kept / f"sqlite-{runs}"
-        folder.mkdir(parents=True, exist_ok=True)
-        yield Config(data_dir=str(folder), port=0, **settings)  # type: ignore[arg-type]
+def restock(config: Config, name: str, runs: int) -> None:
+    """Fill the database of a folder unless it is full, and as it would be made now."""
+    stamp, making = config.folder / "made-as", digest()
+    if stamp.exists() and stamp.read_text() == making:
+        return
+    shutil.rmtree(config.folder, ignore_errors=True)
+    config.folder.mkdir(parents=True)
+    asyncio.run(stock(config, name, runs))
+    stamp.write_text(making)
+
+
+def digest() -> str:
+    """Of all that says what a filled database looks like."""
+    files = [schema.__file__, ballast.__file__, __file__]
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
 
 
 async def stock(config: Config, name: str, runs: int) -> None:
-    """Fill the database, unless it is full."""
     app = await open_app(config)
     try:
-        newest = await app.runs.find({}, limit=1)
-        if not newest:
-            await make(app, name, runs)
-        elif newest[0].id < runs:
-            raise RuntimeError(f"{config.folder} has {newest[0].id} of {runs} runs; delete it to have it filled anew")
+        await make(app, name, runs)
     finally:
         await app.close()
 

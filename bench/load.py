@@ -173,7 +173,7 @@ async def put_on(load: Load) -> Answers:
     """The load in this process."""
     loop = asyncio.get_running_loop()
     requests = [each.encode() for each in load.requests]
-    tally = Tally(load, time.perf_counter())
+    tally, cpu = Tally(load, time.perf_counter()), time.process_time()
     clients: list[asyncio.Future[None]] = []
     for number in range(load.clients):
         over = loop.create_future()
@@ -190,7 +190,7 @@ async def put_on(load: Load) -> Answers:
         seconds=load.seconds,
         milliseconds=tally.milliseconds,
         others=dict(tally.others),
-        cpu_seconds=time.process_time(),
+        cpu_seconds=time.process_time() - cpu,
     )
 
 
