@@ -23,8 +23,8 @@ class Seen:
     answers: Answers
     runs_each: int = 1
     """How many runs, or lists, an answer stands for."""
-    lost: int = 0
-    """How many accepted runs were not there afterwards."""
+    kept: int | None = None
+    """How many runs were there afterwards, where they were counted."""
     server_cpu: float = 0.0
     """Processor seconds of the process that answered."""
     database_cpu: float = 0.0
@@ -48,8 +48,9 @@ class Seen:
     @property
     def errors(self) -> list[str]:
         others = [f"{count} times {what}" for what, count in self.answers.others.items()]
-        lost = [f"{self.lost} accepted runs were not kept"] if self.lost else []
-        return [*others, *lost, *self.complaints[:3]]
+        accepted = self.answers.expected * self.runs_each
+        differ = [] if self.kept in (None, accepted) else [f"{accepted} runs were accepted and {self.kept} kept"]
+        return [*others, *differ, *self.complaints[:3]]
 
     def of_sort(self, sort: str) -> Latencies:
         return self.answers.latencies_of(place for place, each in enumerate(self.sorts) if each == sort)
@@ -90,7 +91,7 @@ class Weft:
                     port=at.port, requests=[at.post(path, body)], expected=202, clients=clients, seconds=seconds
                 )
                 seen = await put_on(load, at, self.setup)
-            return replace(seen, runs_each=runs_each, lost=seen.answers.expected * runs_each - await runs_kept(config))
+            return replace(seen, runs_each=runs_each, kept=await runs_kept(config))
 
 
 RUN = {"project": PROJECT, "task": TASK}

@@ -52,8 +52,7 @@ class Scrapyd:
         with scrapyd() as (folder, port, pid):
             load, before = Load(port=port, requests=[asked], clients=clients, seconds=seconds), cpu_seconds(pid)
             answers = ask(load)
-            cpu = cpu_seconds(pid) - before
-            return Seen(answers=answers, lost=answers.expected - queued(folder), server_cpu=cpu)
+            return Seen(answers=answers, kept=queued(folder), server_cpu=cpu_seconds(pid) - before)
 
 
 @contextmanager
