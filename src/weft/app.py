@@ -15,6 +15,7 @@ from weft.access.audit import Audit
 from weft.access.keys import Keys
 from weft.access.logins import Logins
 from weft.access.passwords import Passwords
+from weft.access.refusals import Refusals
 from weft.access.sealing import Sealer
 from weft.access.secrets import Secrets
 from weft.access.sessions import Sessions
@@ -68,6 +69,7 @@ class App:
     sealer: Sealer
     secrets: Secrets
     audit: Audit
+    refusals: Refusals
     meter: Meter
     measure: Measure
     bell: Bell
@@ -124,6 +126,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     blobs = registry.open_blobs(config.blobs_url)
 
     passwords, throttle = Passwords(), Throttle(db, clock)
+    audit = Audit(db, clock)
+    refusals = Refusals(audit, clock)
     bell = Bell(broker)
     bell.attach()
     runs = Runs(db, blobs, bell, clock)
@@ -139,13 +143,14 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         blobs=blobs,
         keys=Keys(db, clock),
         users=Users(db, passwords, clock),
-        logins=Logins(db, passwords, throttle),
+        logins=Logins(db, passwords, throttle, refusals),
         sessions=Sessions(db, clock),
         throttle=throttle,
         tokens=Tokens(db, sealer, clock),
         sealer=sealer,
         secrets=secrets,
-        audit=Audit(db, clock),
+        audit=audit,
+        refusals=refusals,
         meter=meter,
         measure=Measure(db, meter, clock),
         bell=bell,

@@ -41,8 +41,9 @@ class Invalid(WeftError):
 class NotFound(WeftError):
     """No such thing."""
 
-    def __init__(self, what: str, which: object) -> None:
+    def __init__(self, what: str, which: object, *, hidden: bool = False) -> None:
         super().__init__(f"there is no {what} {which}")
+        self.hidden = hidden  # there may be one, but this caller is not to know
 
 
 class Conflict(WeftError):

@@ -17,8 +17,8 @@ from weft.access.model import EVERYWHERE, Role
 from weft.api.v1 import operations
 
 CHANGES = [each for each in operations() if each.changes and each.audited]
-AFTERWARDS = {"runs.start", "runs.start_many", "session.issue_token", "tasks.start"}
-"""What makes a run, whose event tells of it, is made in one transaction with others; a token is kept nowhere."""
+AFTERWARDS = {"session.issue_token"}
+"""A token is kept nowhere, so there is no transaction to tell of it in."""
 
 
 async def entries(visitor: Visitor, action: str) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ async def test_a_change_is_told_with_who_where_and_what(admin: Visitor) -> None:
 
 
 @on_sqlite
-async def test_a_change_that_was_refused_is_not_told(admin: Visitor) -> None:
+async def test_what_is_not_there_for_anybody_is_not_told(admin: Visitor) -> None:
     assert (await admin.post("/v1/runs/99/cancel")).status == 404
     assert (await admin.get("/v1/audit")).json["items"] == []
 
@@ -174,3 +174,28 @@ async def test_an_apply_is_told_task_by_task_to_the_admins_of_each_project(nobod
     many = [{"name": f"t{number}", "project": "shop", "kind": "noop"} for number in range(501)]
     assert (await admin.post("/v1/tasks/apply", {"tasks": many})).status == 200
     assert await changed(admin, "tasks.apply") == ("project shop", None, {"create": 501})
+
+
+async def test_what_is_refused_is_told_with_its_code(nobody: Visitor) -> None:
+    [run] = await nobody.app.runs.submit([new_run(project="bank")])
+    viewer, foreigner = await nobody.with_role(Role.VIEWER, "bank"), await nobody.with_role(Role.ADMIN, "shop")
+    assert (await viewer.post(f"/v1/runs/{run.run_id}/cancel")).status == 403
+    assert (await foreigner.get(f"/v1/runs/{run.run_id}")).status == 404
+    assert (await foreigner.get("/v1/users")).status == 403
+    assert (await foreigner.call("DELETE", "/v1/session")).status == 403
+    assert (await nobody.get("/v1/runs")).status == 401  # nobody knows who that was
+    told = [entry async for entry in nobody.app.audit.every()]
+    assert [(each.action, each.project, each.target, each.data) for each in told] == [
+        ("runs.cancel", "bank", f"run {run.run_id}", '{"refused":true,"code":"not_allowed"}'),
+        ("runs.show", "bank", f"run {run.run_id}", '{"refused":true,"code":"not_found"}'),
+        ("users.list", "", "", '{"refused":true,"code":"not_allowed"}'),
+        ("session.end", "", "", '{"refused":true,"code":"not_allowed"}'),
+    ]
+
+
+@on_sqlite
+async def test_a_page_that_does_not_know_the_token_of_its_session_is_told(nobody: Visitor) -> None:
+    person = await Person.new(nobody, "ada", {EVERYWHERE: Role.ADMIN})
+    person.csrf = ""
+    assert (await person.call("DELETE", "/v1/session")).status == 403
+    assert (await entries(nobody, "session.end"))[0]["data"] == {"refused": True, "code": "not_allowed"}

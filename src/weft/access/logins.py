@@ -9,24 +9,27 @@ import secrets
 import time
 
 from weft.access import store
-from weft.access.model import User
+from weft.access.model import Caller, User
 from weft.access.passwords import Passwords
+from weft.access.refusals import Refusals
 from weft.access.throttle import Throttle
 from weft.access.users import NAME
 from weft.db.database import Database
-from weft.errors import Unknown
+from weft.errors import TooManyLogins, Unknown
 
 BELIEVED_SECONDS = 60.0
 """How long a password that was right need not be checked again for a client that sends it with every call."""
 
 MOST_BELIEVED = 1000
+LOGIN = "session.start"
+"""What the audit log calls it."""
 
 
 class Logins:
     """Checks names and passwords. Whoever fails is told the same, and after the same time, whatever was wrong."""
 
-    def __init__(self, db: Database, passwords: Passwords, throttle: Throttle) -> None:
-        self._db, self._passwords, self._throttle = db, passwords, throttle
+    def __init__(self, db: Database, passwords: Passwords, throttle: Throttle, refusals: Refusals) -> None:
+        self._db, self._passwords, self._throttle, self._refusals = db, passwords, throttle, refusals
         self._secret = secrets.token_bytes(32)
         self._believed: dict[bytes, tuple[float, str]] = {}
         self._checking: dict[bytes, asyncio.Task[User]] = {}
@@ -50,15 +53,23 @@ class Logins:
         return await asyncio.shield(task)
 
     async def _check(self, name: str, password: str, address: str) -> tuple[User, str]:
-        await self._throttle.enter(name, address)
+        try:
+            await self._throttle.enter(name, address)
+        except TooManyLogins:
+            await self._refusals.tell(_somebody(address), LOGIN, "too_many_requests")
+            raise
         sought = name if NAME.fullmatch(name) else ""
         stored = await self._db.read(lambda tx: store.password_of(tx, sought))
         right = await self._passwords.matches(password, stored)
-        if not right or stored is None:
-            raise _refusal()
-        user = await self._unchanged(name, stored)
+        try:
+            user = await self._unchanged(name, stored if right else None)
+        except Unknown:
+            # Only a name that is known: now and then somebody types a password where the name goes.
+            target = f"user {name}" if stored is not None else ""
+            await self._refusals.tell(_somebody(address), LOGIN, "unknown_caller", target=target)
+            raise
         await self._throttle.succeed(name, address)
-        return user, stored
+        return user, stored or ""
 
     async def _check_and_believe(self, digest: bytes, name: str, password: str, address: str) -> User:
         user, stored = await self._check(name, password, address)
@@ -67,9 +78,9 @@ class Logins:
         self._believed[digest] = (time.monotonic() + BELIEVED_SECONDS, stored)
         return user
 
-    async def _unchanged(self, name: str, stored: str) -> User:
+    async def _unchanged(self, name: str, stored: str | None) -> User:
         """The user, if still active and with the password that was checked."""
-        found = await self._db.read(lambda tx: store.user_named(tx, name))
+        found = await self._db.read(lambda tx: store.user_named(tx, name)) if stored is not None else None
         if found is None or not found[0].active or found[1] != stored:
             raise _refusal()
         return found[0]
@@ -77,6 +88,10 @@ class Logins:
     def _digest(self, name: str, password: str, address: str) -> bytes:
         text = "\0".join((name, password, address)).encode(errors="replace")
         return hmac.new(self._secret, text, hashlib.sha256).digest()
+
+
+def _somebody(address: str) -> Caller:
+    return Caller(name="nobody", kind="nobody", address=address)
 
 
 def _refusal() -> Unknown:

@@ -92,7 +92,7 @@ class Caller:
         """Refuse where the role is too low; of a project that the caller may not even see, nothing is told."""
         role = self.role_in(project)
         if role is None and what:
-            raise NotFound(*what.split(" ", 1))
+            raise NotFound(*what.split(" ", 1), hidden=True)
         if role is None or role < needed:
             place = "weft as a whole" if project == EVERYWHERE else f"project {project}"
             raise NotAllowed(f"{self.name} may not do this: it needs the role {needed.label} in {place}")

@@ -51,15 +51,17 @@ class Call:
         ``target`` is what the call acts on, such as ``run 7``; callers who may not see the project are told that it
         does not exist.
         """
-        needed = role or self.operation.needs
+        self.about, needed = (project, target), role or self.operation.needs
         if needed is not None:
             self.caller.check(needed, project, target)
-        self.checked, self.about = True, (project, target)
+        self.checked = True
 
     def check_everywhere(self, target: str = "") -> None:
         """Refuse where the caller lacks the operation's role in weft as a whole."""
-        self.check(EVERYWHERE, role=self.operation.needs)
         self.about = ("", target)
+        if self.operation.needs is not None:
+            self.caller.check(self.operation.needs, EVERYWHERE)
+        self.checked = True
 
     def check_own(self, target: str = "") -> None:
         """Say that the call acts on nothing but what is the caller's own, so that any role will do, or none."""

@@ -14,7 +14,7 @@ import re
 
 from starlette.requests import HTTPConnection
 
-from weft.access.model import EVERYWHERE, Caller, Role, User
+from weft.access.model import EVERYWHERE, Caller, Role, Session, User
 from weft.api.guards import Hosts
 from weft.api.operation import Operation
 from weft.app import App
@@ -30,13 +30,16 @@ class Callers:
 
     def __init__(self, app: App, hosts: Hosts) -> None:
         self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
-        self._tokens, self._hosts = app.tokens, hosts
+        self._tokens, self._refusals, self._hosts = app.tokens, app.refusals, hosts
         self._open = frozenset({"metrics.read"} if app.config.open_metrics else ())
 
     async def of(self, connection: HTTPConnection, operation: Operation) -> Caller:
         caller = await self._identify(connection, operation)
-        if caller.kind not in operation.callers:
-            raise NotAllowed(f"a {caller.kind} may not call {operation.name}")
+        try:
+            _check(caller, connection, operation)
+        except NotAllowed:
+            await self._refusals.tell(caller, operation.name, "not_allowed")
+            raise
         return caller
 
     def check_origin(self, connection: HTTPConnection, operation: Operation) -> None:
@@ -60,7 +63,7 @@ class Callers:
         if scheme.lower() == "basic" and given:
             return await self._by_password(given.strip(), address_of(connection))
         if session_id := connection.cookies.get(COOKIE):
-            return await self._by_session(session_id, connection, operation)
+            return await self._by_session(session_id, connection)
         if operation.name in self._open and is_here(connection):
             return Caller(
                 name="this machine", kind="key", grants={EVERYWHERE: Role.VIEWER}, address=address_of(connection)
@@ -79,17 +82,22 @@ class Callers:
             return await self._keys.caller(password, address)
         return _caller(await self._logins.check_again(name, password, address), address)
 
-    async def _by_session(self, session_id: str, connection: HTTPConnection, operation: Operation) -> Caller:
+    async def _by_session(self, session_id: str, connection: HTTPConnection) -> Caller:
         session = await self._sessions.find(session_id)
         if session is None:
             raise Unknown("the session has ended; log in again")
-        token = connection.headers.get(CSRF, "")
-        if operation.changes and not hmac.compare_digest(token.encode(), session.csrf.encode()):
-            raise NotAllowed(
-                "a change in a session needs its token: send the csrf_token of /v1/session as X-CSRF-Token"
-            )
         connection.state.session = session
         return _caller(session.user, address_of(connection))
+
+
+def _check(caller: Caller, connection: HTTPConnection, operation: Operation) -> None:
+    """Refuse a caller whose kind may not call the operation, and a page that does not know its session's token."""
+    if caller.kind not in operation.callers:
+        raise NotAllowed(f"a {caller.kind} may not call {operation.name}")
+    session: Session | None = getattr(connection.state, "session", None)
+    token = connection.headers.get(CSRF, "")
+    if session is not None and operation.changes and not hmac.compare_digest(token.encode(), session.csrf.encode()):
+        raise NotAllowed("a change in a session needs its token: send the csrf_token of /v1/session as X-CSRF-Token")
 
 
 def refuse_passed_on(connection: HTTPConnection) -> None:

@@ -10,11 +10,22 @@ from weft.access.audit import LARGEST_DATA, entry
 from weft.access.model import Caller
 from weft.access.witness import Told, Witness, witnessed
 from weft.api.call import Call
+from weft.api.problems import problem_of
+from weft.errors import NotAllowed, NotFound
 
 
 async def handled(call: Call) -> Any:
     """The answer of the operation. What it changes the audit log tells of: in the transaction of the change where a
-    front door does so, and else before the answer is sent."""
+    front door does so, and else before the answer is sent. It tells of what was refused to the caller as well."""
+    try:
+        return await _witnessed(call)
+    except (NotAllowed, NotFound) as problem:
+        if not isinstance(problem, NotFound) or problem.hidden:
+            await _tell_refusal(call, problem)
+        raise
+
+
+async def _witnessed(call: Call) -> Any:
     operation = call.operation
     if not operation.changes or not operation.audited:
         return await operation.handle(call)
@@ -23,6 +34,12 @@ async def handled(call: Call) -> Any:
         answer = await operation.handle(call)
     await witness.tell_afterwards()
     return answer
+
+
+async def _tell_refusal(call: Call, problem: Exception) -> None:
+    project, target = call.about
+    code = problem_of(problem, call.request_id)[0].code
+    await call.app.refusals.tell(_caller(call), call.operation.name, code, project=project, target=target)
 
 
 def _entry(call: Call, told: Told) -> dict[str, Any]:

@@ -139,9 +139,10 @@ async def _owner(call: Call) -> str:
 async def _visible(call: Call) -> Key:
     call.check_own()
     key_id = call.number("key_id", "key")
+    call.about = ("", f"key {key_id}")
     key = await call.app.keys.get(key_id)
     if not _may_see(call, key, await _owner(call)):
-        raise NotFound("key", key_id)
+        raise NotFound("key", key_id, hidden=True)
     call.about = (next(iter(key.grants)) if len(key.grants) == 1 else "", f"key {key_id}")
     return key
 
