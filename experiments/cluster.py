@@ -140,7 +140,7 @@ class Cluster:
         """Start a control process; ``red`` names a patch of ``experiments.red``."""
         port = self.ports[name] = free_port()
         role = self.start(name, ["weft", "serve", "--port", str(port)], red=red, **settings)
-        self._ready[name] = lambda _: _is_healthy(port)
+        self._ready[name] = lambda _: answers(port, "/healthz")
         return role
 
     def worker(self, name: str = "w1", *, red: str | None = None, **settings: Any) -> Role:
@@ -211,10 +211,12 @@ class Cluster:
         self.close()
 
 
-async def _is_healthy(port: int) -> bool:
+async def answers(port: int, path: str) -> bool:
+    """Whether the gateway at a port says that all is well."""
+
     def ask() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
