@@ -50,7 +50,8 @@ class Seen:
         others = [f"{count} times {what}" for what, count in self.answers.others.items()]
         accepted = self.answers.expected * self.runs_each
         differ = [] if self.kept in (None, accepted) else [f"{accepted} runs were accepted and {self.kept} kept"]
-        return [*others, *differ, *self.complaints[:3]]
+        said = [self.answers.said] if self.answers.said else []
+        return [*others, *said, *differ, *self.complaints[:3]]
 
     def of_sort(self, sort: str) -> Latencies:
         return self.answers.latencies_of(place for place, each in enumerate(self.sorts) if each == sort)

@@ -21,6 +21,7 @@ from bench.peers.peer import PeerFailed
 
 WARM_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
+LONGEST_SAID = 500
 END = b"\r\n\r\n"
 LENGTH = b"content-length:"
 
@@ -50,6 +51,9 @@ class Answers:
     milliseconds: list[list[float]]
     """What each request took, every time."""
     others: dict[str, int] = field(default_factory=dict)
+    """What came instead, and how often."""
+    said: str = ""
+    """The body of the first answer that came instead."""
     cpu_seconds: float = 0.0
     """What the clients themselves took of a processor."""
 
@@ -89,7 +93,7 @@ def ask(load: Load) -> Answers:
         raise PeerFailed("the load", "did not get to its end", process.stderr)
     found = Answers(**json.loads(process.stdout))
     if not found.timed:
-        raise PeerFailed("the load", f"never had the answer {load.expected}", str(found.others))
+        raise PeerFailed("the load", f"never had the answer {load.expected}", f"{found.others} {found.said}")
     return found
 
 
@@ -103,11 +107,13 @@ class Tally:
         self.expected = self.timed = 0
         self.milliseconds: list[list[float]] = [[] for _ in load.requests]
         self.others: Counter[str] = Counter()
+        self.said = ""
 
     def note(self, place: int, answer: bytearray, sent: float, came: float) -> None:
         """The answer to the request at a place in the load."""
         if not answer.startswith(self._wanted):
-            self.others[answer[:80].split(b"\r\n")[0].decode(errors="replace")] += 1
+            self.others[answer.partition(b"\r\n")[0].decode(errors="replace")] += 1
+            self.said = self.said or answer.partition(END)[2][:LONGEST_SAID].decode(errors="replace")
             return
         self.expected += 1
         self.timed += self.timed_from <= came < self.timed_until
@@ -190,6 +196,7 @@ async def put_on(load: Load) -> Answers:
         seconds=load.seconds,
         milliseconds=tally.milliseconds,
         others=dict(tally.others),
+        said=tally.said,
         cpu_seconds=time.process_time() - cpu,
     )
 

@@ -49,6 +49,7 @@ async def test_a_refusal_is_counted_apart(app: App) -> None:
         answers = await put_on(submits(nobody, "weft_nobody_knows"))
     assert (answers.expected, answers.timed) == (0, 0)
     assert list(answers.others) == ["HTTP/1.1 401 Unauthorized"]
+    assert '"status":401' in answers.said
     assert answers.milliseconds == [[]]
 
 
