@@ -14,8 +14,10 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import msgspec
+import uvloop
 
 from weft.cli.processes import end_with_parent, on_stop
 
@@ -50,9 +52,8 @@ class Stream(asyncio.Protocol):
         self._pieces: list[tuple[float, bytes]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(REQUEST.format(host=HOST, token=self._token).encode())
+        line = cast("asyncio.Transport", transport)
+        line.write(REQUEST.format(host=HOST, token=self._token).encode())
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append((time.time(), data))
@@ -101,4 +102,4 @@ async def listen(port: int, ca_file: str, count: int, folder: Path, tokens: Sequ
 
 if __name__ == "__main__":
     end_with_parent()
-    asyncio.run(listen(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:]))
+    uvloop.run(listen(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:]))

@@ -8,6 +8,7 @@ so it does not matter to which one a client returns.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -80,34 +81,58 @@ class Batch:
         return self._frames[wanted]
 
 
+QUIET = Batch((), "")
+"""Says that nothing has happened for a while."""
+
+
 class Listener:
     """Somebody's queue at the tail, and where the tail was when they came."""
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: Position, idle_seconds: float) -> None:
         self.joined = position.copy()
-        self._waiting: asyncio.Queue[Batch | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Batch | None] = deque()
+        self._woken: asyncio.Future[None] | None = None
+        self._idle, self._quiet_since = idle_seconds, self._loop.time()
+        self._alarm = self._loop.call_later(idle_seconds, self._nudge)
 
     def offer(self, batch: Batch) -> bool:
         """Keep a batch for the listener; False, and the end, for one that is too slow."""
-        if self._waiting.qsize() >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING:
             self.end()
             return False
-        self._waiting.put_nowait(batch)
+        self._put(batch)
         return True
 
     def end(self) -> None:
         """Forget what waits; nothing follows."""
-        while not self._waiting.empty():
-            self._waiting.get_nowait()
-        self._waiting.put_nowait(None)
+        self._waiting.clear()
+        self._put(None)
 
-    async def next(self, within_seconds: float) -> Batch | None:
-        """What comes next, or an empty batch after a while; None at the end."""
-        try:
-            async with asyncio.timeout(within_seconds):
-                return await self._waiting.get()
-        except TimeoutError:
-            return Batch((), "")
+    def leave(self) -> None:
+        self._alarm.cancel()
+
+    async def next(self) -> Batch | None:
+        """What comes next, or that it is quiet; None at the end."""
+        if not self._waiting:
+            self._woken = self._loop.create_future()
+            await self._woken
+        self._quiet_since = self._loop.time()
+        return self._waiting.popleft()
+
+    def _put(self, batch: Batch | None) -> None:
+        self._waiting.append(batch)
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def _nudge(self) -> None:
+        """Look whether it was quiet. The alarm is set anew when it went off, which is cheaper than with each batch."""
+        quiet = self._loop.time() - self._quiet_since
+        if quiet >= self._idle:
+            quiet = 0.0
+            if not self._waiting:
+                self._put(QUIET)
+        self._alarm = self._loop.call_later(self._idle - quiet, self._nudge)
 
 
 class Tail:
@@ -136,7 +161,7 @@ class Tail:
         if position is not None:
             async for batch in self._catch_up(position):
                 yield batch
-        listener = await self._join()
+        listener = await self._join(idle_seconds)
         try:
             if position is not None:
                 async for batch in self._catch_up(position):
@@ -144,7 +169,7 @@ class Tail:
                 position.join(listener.joined)
             place = str(position or listener.joined)
             yield Batch((), place)
-            while (shared := await listener.next(idle_seconds)) is not None:
+            while (shared := await listener.next()) is not None:
                 batch = shared if position is None else self._rest(shared, position)
                 if batch.place == shared.place:
                     position = None
@@ -186,18 +211,19 @@ class Tail:
             if len(found) < MOST_READ:
                 return
 
-    async def _join(self) -> Listener:
+    async def _join(self, idle_seconds: float) -> Listener:
         async with self._beginning:
             if self._following is None:
                 self._position = await self._end()
                 self._following = asyncio.create_task(repeat("follow events", self.tick, every(LOOK_SECONDS)))
-        listener = Listener(self._position)
+        listener = Listener(self._position, idle_seconds)
         self._listeners.add(listener)
         if self.closed:
             listener.end()
         return listener
 
     def _leave(self, listener: Listener) -> None:
+        listener.leave()
         self._listeners.discard(listener)
         if not self._listeners and self._following is not None:
             self._following.cancel()

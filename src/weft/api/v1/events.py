@@ -112,7 +112,7 @@ async def _page(call: Call, wanted: Wanted, asked: Filter) -> Page[EventDocument
 
 
 async def _frames(call: Call, wanted: Wanted, project: str | None, since: str | None) -> AsyncIterator[bytes]:
-    watch = streams.Watch(call.caller, call.identify, Role.VIEWER)
+    seen, watch = call.caller, streams.Watch(call.caller, call.identify, Role.VIEWER)
     try:
         async with aclosing(call.app.tail.follow(since, idle_seconds=streams.RECHECK_SECONDS)) as batches:
             async for batch in batches:
@@ -120,7 +120,8 @@ async def _frames(call: Call, wanted: Wanted, project: str | None, since: str | 
                 if caller is None:
                     yield streams.REFUSED
                     return
-                wanted = seen_by(caller, wanted, project)
+                if caller is not seen:
+                    seen, wanted = caller, seen_by(caller, wanted, project)
                 if frames := batch.frames(wanted):
                     yield frames
                     watch.told()
