@@ -11,12 +11,16 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from traceback import clear_frames
+from typing import LiteralString
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from weft.adapters.brokers import hints
+from weft.adapters.brokers.attempts import fault_of
+from weft.adapters.brokers.ringer import PATIENCE_SECONDS
 from weft.adapters.brokers.served import ServedBroker
 from weft.adapters.brokers.waiters import Waiters
 from weft.errors import Invalid, Misconfigured
@@ -33,6 +37,9 @@ DEFAULTS = {
     "keepalives_count": "3",
 }
 """Where the address says nothing else. The keepalives find a server that is gone while nothing is rung."""
+
+PROBE_SECONDS = 10.0
+"""How often a listener finds out whether the server still answers: one that hears nothing cannot know."""
 
 Line = psycopg.AsyncConnection[tuple[object, ...]]
 
@@ -68,9 +75,8 @@ class PostgresWire:
     def hang_up(self) -> None:
         """Shut the line down; what still waits on it fails at once and closes it."""
         line, self._line = self._line, None
-        if line is not None and not line.closed:
-            with socket.socket(fileno=os.dup(line.fileno())) as duplicate:
-                shut_down(duplicate)
+        if line is not None:
+            shut_down(line)
 
     async def say_goodbye(self) -> None:
         line, self._line = self._line, None
@@ -79,14 +85,17 @@ class PostgresWire:
 
     async def listen(self, opened: Callable[[], None]) -> None:
         line = await self._open()
+        line.add_notify_handler(lambda notice: self._take(notice.payload.encode()))
         try:
-            await line.execute(f"LISTEN {CHANNEL}")
+            await say(line, f"LISTEN {CHANNEL}")
             opened()
-            await self._hear(line)
+            while True:
+                await self._hear(line, PROBE_SECONDS)
+                await say(line, "SELECT 1")
         finally:
             await line.close()
 
-    async def _hear(self, line: Line) -> None:
+    async def _hear(self, line: Line, seconds: float) -> None:
         """Take notifications as they come, until the connection ends with an error. Nothing is done in between."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
@@ -102,7 +111,9 @@ class PostgresWire:
         fd = line.fileno()
         loop.add_reader(fd, read)
         try:
-            await ended
+            await asyncio.wait({ended}, timeout=seconds)
+            if ended.done():
+                ended.result()
         finally:
             loop.remove_reader(fd)
 
@@ -135,8 +146,24 @@ def parse_address(url: str) -> str:
         ) from error
 
 
-def shut_down(line: socket.socket) -> None:
-    try:
-        line.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # the other side was quicker
+async def say(line: Line, words: LiteralString) -> None:
+    """Say something to the server, who may not answer."""
+
+    async def said() -> None:
+        await line.execute(words)
+
+    # To be cancelled, the driver would ask the server: the line is cut instead.
+    fault = await fault_of(said(), timeout=PATIENCE_SECONDS, hang_up=partial(shut_down, line))
+    if fault is not None:
+        raise fault
+
+
+def shut_down(line: Line) -> None:
+    """Let what waits on the line fail at once."""
+    if line.closed:
+        return
+    with socket.socket(fileno=os.dup(line.fileno())) as duplicate:
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other side was quicker

@@ -95,7 +95,8 @@ class Consumers:
             await self._subscribe(queue)
 
     async def _subscribe(self, queue: str) -> None:
-        name = await self._line.declared(queue)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            name = await self._line.declared(queue)
         self._subscribed.add(queue)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):

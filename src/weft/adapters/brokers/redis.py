@@ -64,7 +64,8 @@ class RedisWire:
         async with asyncio.timeout(PATIENCE_SECONDS):
             connection = await Connection.open(self._address)
         try:
-            client_id = await connection.call("CLIENT", "ID")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                client_id = await connection.call("CLIENT", "ID")
             await self._join(connection, self.waiters.queues)
             opened()
             while True:
@@ -93,14 +94,16 @@ class RedisWire:
         """Wake as many, and give back what came too late for those who waited here: others may wait elsewhere."""
         unwanted = count - self.waiters.offer(queue, count)
         if unwanted:
-            await self.send({queue: unwanted})
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.send({queue: unwanted})
 
     async def _join(self, connection: Connection, queues: Collection[str]) -> None:
         """Make the groups that are missing. What was rung before them is unknown, so everyone looks once."""
         created = False
         for queue in queues:
             try:
-                await connection.call("XGROUP", "CREATE", PREFIX + queue, GROUP, "$", "MKSTREAM")
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await connection.call("XGROUP", "CREATE", PREFIX + queue, GROUP, "$", "MKSTREAM")
                 created = True
             except ReplyError as refusal:
                 if refusal.code != "BUSYGROUP":
@@ -131,8 +134,9 @@ class RedisWire:
 
     async def _unblock(self, client_id: int) -> None:
         """End the blocking read from the other connection. It may not have begun yet, so this is repeated."""
-        line = await self._open_line()
-        await line.call("CLIENT", "UNBLOCK", client_id)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            line = await self._open_line()
+            await line.call("CLIENT", "UNBLOCK", client_id)
 
 
 def hint_commands(queue: str, count: int) -> list[Command]:

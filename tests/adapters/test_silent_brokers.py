@@ -1,0 +1,58 @@
+"""A broker that accepts and never answers: its listeners notice, and hear again as soon as there is a way."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from experiments.proxy import Fault, Proxy
+from tests.waiting import eventually
+from weft.adapters.brokers import postgres, redis
+from weft.adapters.brokers.postgres import postgres_broker
+from weft.adapters.brokers.redis import redis_broker
+from weft.adapters.brokers.served import ServedBroker
+from weft.errors import BrokerDown
+from weft.ports import Broker
+
+LOOK_SECONDS = 0.5
+
+
+async def is_heard(bell: Broker, worker: Broker, queue: str) -> bool:
+    waiting = asyncio.ensure_future(worker.wait({queue}, LOOK_SECONDS))
+    await asyncio.sleep(LOOK_SECONDS / 5)
+    try:
+        await bell.ring({queue: 1})
+        return await waiting
+    except BrokerDown:
+        await asyncio.gather(waiting, return_exceptions=True)
+        return False
+
+
+@pytest.mark.parametrize(("kind", "open_broker"), [("postgres", postgres_broker), ("redis", redis_broker)])
+async def test_a_line_that_fell_silent_is_replaced(
+    kind: str,
+    open_broker: Callable[[str], ServedBroker],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(redis, "BLOCK_SECONDS", 1)
+    server, queue = request.getfixturevalue(f"{kind}_server"), uuid.uuid4().hex
+    url = server.new_database() if kind == "postgres" else server.url
+    async with Proxy(server.port) as proxy:
+        far = make_url(url).set(port=proxy.port).render_as_string(hide_password=False)
+        bell, worker = open_broker(url), open_broker(far)
+        await eventually(lambda: is_heard(bell, worker, queue))
+        proxy.strike(Fault.SILENT)
+        assert not await is_heard(bell, worker, queue)
+        proxy.mend()
+        lines = proxy.opened
+        await eventually(lambda: proxy.opened > lines)
+        await eventually(lambda: is_heard(bell, worker, queue))
+        await eventually(lambda: not proxy.waiting())
+        await bell.close()
+        await worker.close()
