@@ -53,7 +53,8 @@ class Outpost:
 async def open_outpost(config: Config, name: str, proxy: str | None = None) -> Outpost:
     """Enrol the worker where that is not done yet; a gateway that does not answer is waited for."""
     connect = partial(Link, config.connect, ca_file=config.ca_file, proxy=proxy)
-    link = await enrolled(connect, config.connect, key_file(config, name), name, config.token)
+    labels = card_of(config, name).labels
+    link = await enrolled(connect, config.connect, key_file(config, name), name, config.token, labels=labels)
     return Outpost(config, name, link)
 
 

@@ -38,3 +38,12 @@ def test_a_worker_is_a_document_for_programs(shell: Shell) -> None:
     assert worker["seen_at"].endswith("Z")
     assert worker["stats"]["breakers"][0]["state"] == "open"
     assert shell.document("workers", "show", "w1")["name"] == "w1"
+
+
+def test_a_token_says_which_labels_its_worker_may_claim(shell: Shell) -> None:
+    shell.apply("{}")
+    shell.ok("workers", "token", "--label", "home", "--label", "eu")
+    shell.ok("workers", "token")
+    first, second = shell.document("keys", "list")
+    assert (first["labels"], second["labels"]) == (["eu", "home"], None)
+    assert shell("workers", "token", "--label", "a b").err.startswith("label is 'a b'; it must be letters")

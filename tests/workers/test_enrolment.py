@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.api.acting import visiting
 from tests.conftest import SetClock, on_sqlite
@@ -15,7 +16,7 @@ from tests.runs.acting import Hand, submit
 from tests.waiting import eventually
 from tests.workers.acting import ended
 from tests.workers.far_away import Line, Speaker, far_away, far_config, gateway, join_token
-from weft.access.model import Role
+from weft.access.model import Caller, Role
 from weft.app import App
 from weft.clock import seconds
 from weft.errors import Conflict, Invalid, LeaseLost, Misconfigured, NotAllowed
@@ -273,3 +274,39 @@ async def test_the_gateway_tells_how_far_an_upload_is(app: App) -> None:
         assert await protocol.finish(worker_id, [Ending(run_id, 1, "succeeded", log_key="any", log_bytes=total)])
     assert await app.runs.log(run_id) == b"x" * total
     assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+
+
+async def test_a_worker_claims_no_label_that_its_token_does_not_allow(app: App, tmp_path: Path) -> None:
+    token = await join_token(app, labels=["home", "eu"])
+    async with gateway(app) as address:
+        wish = far_config(address, tmp_path / "a", token=token, labels="home,vault")
+        with pytest.raises(Misconfigured, match="w1 may not claim the label vault; its join token allows eu, home"):
+            await open_outpost(wish, "w1")
+        humble = far_config(address, tmp_path / "b", token=token, labels="home")  # the token was not used up
+        await (await open_outpost(humble, "w1")).close()
+    [key] = await app.keys.all("worker")
+    assert key.labels == ("eu", "home")
+    caller = Caller(name="w1", kind="worker", id=key.id)
+    with pytest.raises(NotAllowed, match="may not claim the label vault"):
+        await app.gate.join(caller, replace(card("w1"), labels=("eu", "vault")), "0" * 16)
+    assert await app.workers.all() == []
+    assert await app.gate.join(caller, replace(card("w1"), labels=("eu",)), "1" * 16)
+
+
+@on_sqlite
+async def test_a_token_made_over_the_api_says_which_labels_it_allows(app: App) -> None:
+    async with visiting(app) as visitor:
+        admin = await visitor.with_role(Role.ADMIN)
+        made = await admin.post("/v1/worker-tokens", {"labels": ["home", "eu", "eu"]})
+        assert made.json["key"]["labels"] == ["eu", "home"]
+        assert (await admin.post("/v1/worker-tokens", {})).json["key"]["labels"] is None
+        assert (await admin.post("/v1/worker-tokens", {"labels": ["a b"]})).status == 422
+
+
+async def test_a_token_without_any_label_lets_a_worker_claim_none(app: App) -> None:
+    key, _ = await app.keys.create("join", {}, by="test", kind="join", labels=[])
+    assert key.labels == ()
+    with pytest.raises(NotAllowed, match="its join token allows none"):
+        key.check_labels("w1", ["home"])
+    with pytest.raises(Invalid, match="label is 'a b'"):
+        await app.keys.create("join", {}, by="test", kind="join", labels=["a b"])

@@ -36,6 +36,8 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: Time | None
     revoked_at: Time | None
     grants: dict[str, str]
+    labels: list[str] | None = None
+    """Those that a worker with it may claim; null for any."""
 
 
 class UserMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,8 @@ def user_document(user: User) -> UserDocument:
 def key_document(key: Key) -> KeyDocument:
     times = {name: iso(getattr(key, name)) for name in ("created_at", "expires_at", "last_used_at", "revoked_at")}
     rest: dict[str, Any] = {name: getattr(key, name) for name in ("id", "kind", "prefix", "name", "created_by")}
-    return KeyDocument(**rest | times, grants=role_names(key.grants))
+    labels = None if key.labels is None else list(key.labels)
+    return KeyDocument(**rest | times, grants=role_names(key.grants), labels=labels)
 
 
 def role_names(grants: Grants) -> dict[str, str]:

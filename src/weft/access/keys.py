@@ -11,11 +11,13 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from weft.access import store
 from weft.access.documents import key_document
-from weft.access.model import Caller, Grants, Key, check_grants, within
+from weft.access.model import LABEL, Caller, Grants, Key, check_grants, within
 from weft.access.witness import tell
 from weft.clock import Clock, Moment
 from weft.db import schema
@@ -42,16 +44,24 @@ class Keys:
         self._noted_at = time.monotonic()
 
     async def create(
-        self, name: str, grants: Grants, *, by: str, kind: str = "api", expires_at: Moment | None = None
+        self,
+        name: str,
+        grants: Grants,
+        *,
+        by: str,
+        kind: str = "api",
+        expires_at: Moment | None = None,
+        labels: Collection[str] | None = None,
     ) -> tuple[Key, Token]:
-        """Make a key; its token is returned here and never again."""
+        """Make a key; its token is returned here and never again. A worker that it lets in may claim ``labels``."""
         if not 1 <= len(name) <= 100 or not name.isprintable():
             raise Invalid("the name of a key", name, "it must have from 1 to 100 characters that print")
         check_grants(grants)
         if expires_at is not None and expires_at <= self._clock():
             raise Invalid("expires_at", expires_at, "it must be in the future")
         prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
-        row = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
+        row: dict[str, Any] = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
+        row["labels"] = None if labels is None else _checked_labels(labels)
 
         def work(tx: Transaction) -> Key:
             key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
@@ -114,6 +124,13 @@ class Keys:
 
 def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _checked_labels(labels: Collection[str]) -> list[str]:
+    for label in labels:
+        if not LABEL.fullmatch(label):
+            raise Invalid("label", label, "it must be letters, digits, '.', '_', '=' or '-', at most 63")
+    return sorted(set(labels))
 
 
 def _existing(tx: Transaction, key_id: int) -> Key:

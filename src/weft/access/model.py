@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -42,6 +42,7 @@ Grants = Mapping[str, Role]
 """The role in each project; under ``EVERYWHERE`` the one in all of them."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,62}", re.ASCII)
 MOST_GRANTS = 200
 
 
@@ -141,6 +142,16 @@ class Key:
     last_used_at: Moment | None
     revoked_at: Moment | None
     grants: Grants
+    labels: tuple[str, ...] | None = None
+    """Those that a worker with it may claim; None for any."""
+
+    def check_labels(self, worker: str, claimed: Iterable[str]) -> None:
+        """Refuse a worker that claims a label which its key, or the token that it comes with, does not allow."""
+        if self.labels is None:
+            return
+        for label in sorted(set(claimed) - set(self.labels)):
+            allowed = ", ".join(self.labels) or "none"
+            raise NotAllowed(f"worker {worker} may not claim the label {label}; its join token allows {allowed}")
 
     def is_valid(self, at: Moment) -> bool:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > at)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
 from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
 
 from weft.access.model import EVERYWHERE, Grants, Key, Role, User
@@ -61,7 +62,9 @@ def change_user(tx: Transaction, user_id: int, values: Mapping[str, Any]) -> Non
 
 
 def add_key(tx: Transaction, row: Mapping[str, Any]) -> int:
-    return _new_id(tx.execute(insert(keys).values(row)).inserted_primary_key)
+    labels = row.get("labels")
+    kept = None if labels is None else msgspec.json.encode(labels).decode()
+    return _new_id(tx.execute(insert(keys).values(dict(row) | {"labels": kept})).inserted_primary_key)
 
 
 def key_by_prefix(tx: Transaction, prefix: str) -> tuple[Key, str] | None:
@@ -130,6 +133,7 @@ def _user(row: Any, granted: Mapping[int, Grants]) -> User:
 
 def _key(row: Any, granted: Mapping[int, Grants]) -> Key:
     fields = {name: getattr(row, name) for name in Key.__dataclass_fields__ if name != "grants"}
+    fields["labels"] = None if row.labels is None else tuple(msgspec.json.decode(row.labels))
     return Key(**fields, grants=granted.get(row.id, {}))
 
 

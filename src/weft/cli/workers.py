@@ -43,6 +43,9 @@ def token(
     context: typer.Context,
     name: Annotated[str, typer.Option(help="What the token is called where keys are listed.")] = "join",
     hours: Annotated[float, typer.Option(help="How long it may be used.", min=0.01, max=24 * 365)] = 24.0,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="The worker may claim this label, and no other but those.")
+    ] = None,
 ) -> None:
     """Make a join token: good for one remote worker, once. It is shown here and never again."""
     from weft.clock import iso, now, seconds
@@ -50,7 +53,9 @@ def token(
     expires_at = now() + seconds(hours * 3600)
     key, secret = ask(
         context,
-        lambda weft: weft.keys.create(name, {}, by="command line", kind="join", expires_at=expires_at),
+        lambda weft: weft.keys.create(
+            name, {}, by="command line", kind="join", expires_at=expires_at, labels=label or None
+        ),
         changes=True,
     )
     answer(context, {"id": key.id, "token": secret, "expires_at": iso(expires_at)}, lambda: secret)

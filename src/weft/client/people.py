@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from weft.access.documents import KeyDocument, KeyMade, UserDocument, UserMade, role_names
@@ -59,16 +60,25 @@ class RemoteKeys:
         return [_key(each) for each in await _pages(self._connection, KeyDocument, "keys")]
 
     async def create(
-        self, name: str, grants: Grants, *, by: str = "", kind: str = "api", expires_at: Moment | None = None
+        self,
+        name: str,
+        grants: Grants,
+        *,
+        by: str = "",
+        kind: str = "api",
+        expires_at: Moment | None = None,
+        labels: Collection[str] | None = None,
     ) -> tuple[Key, str]:
         if kind == "join":
-            return await self._create_join(name, expires_at)
+            return await self._create_join(name, expires_at, labels)
         body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at)}
         made: KeyMade = await self._connection.post(KeyMade, "keys", body=body)
         return _key(made.key), made.token
 
-    async def _create_join(self, name: str, expires_at: Moment | None) -> tuple[Key, str]:
-        body: dict[str, Any] = {"name": name}
+    async def _create_join(
+        self, name: str, expires_at: Moment | None, labels: Collection[str] | None
+    ) -> tuple[Key, str]:
+        body: dict[str, Any] = {"name": name, "labels": None if labels is None else list(labels)}
         if expires_at is not None:
             body["hours"] = round((expires_at - now()) / seconds(3600), 4)
         made: KeyMade = await self._connection.post(KeyMade, "worker-tokens", body=body)
@@ -94,7 +104,7 @@ def _user(document: UserDocument) -> User:
 
 
 def _key(document: KeyDocument) -> Key:
-    return Key(**_fields(document))
+    return Key(**_fields(document) | {"labels": None if document.labels is None else tuple(document.labels)})
 
 
 def _fields(document: UserDocument | KeyDocument) -> dict[str, Any]:

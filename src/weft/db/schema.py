@@ -39,7 +39,6 @@ Json = Text().with_variant(Text(2**24 - 1), "mysql", "mariadb")
 Blob = LargeBinary().with_variant(LargeBinary(2**24 - 1), "mysql", "mariadb")
 Name = String(100)
 
-
 BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also the spaces at the end of a text
 
 
@@ -303,6 +302,7 @@ api_keys = table(
     Column("expires_at", Moment),
     Column("last_used_at", Moment),
     Column("revoked_at", Moment),
+    Column("labels", Json),  # those that its worker may claim; NULL for any
     sqlite_autoincrement=True,
 )
 

@@ -11,12 +11,12 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from weft.errors import Conflict, GatewayDown, Misconfigured, Unknown
+from weft.errors import Conflict, GatewayDown, Misconfigured, NotAllowed, Unknown
 from weft.workers.link import Link
 from weft.workers.wire import Enrolling, Welcome
 
@@ -36,10 +36,12 @@ class Kept(msgspec.Struct, frozen=True):
     key: str
 
 
-async def enrolled(connect: Connect, gateway: str, file: Path, name: str, token: str) -> Link:
+async def enrolled(
+    connect: Connect, gateway: str, file: Path, name: str, token: str, *, labels: Sequence[str] = ()
+) -> Link:
     """A line with a key that counts: the one in ``file``, or one that ``token`` is used up for.
 
-    A gateway that does not answer is waited for.
+    A token that does not allow ``labels`` stays as it is. A gateway that does not answer is waited for.
     """
     key = read_key(file, gateway)
     if key and (link := await _accepted(connect(key), name)):
@@ -51,7 +53,7 @@ async def enrolled(connect: Connect, gateway: str, file: Path, name: str, token:
         raise Misconfigured("the join token is not one of weft's (weft_…); `weft workers token` makes one")
     key = f"weft_{secrets.token_hex(6)}_{secrets.token_hex(32)}"
     keep_key(file, gateway, key)
-    return await _enrol(connect, key, name, token)
+    return await _enrol(connect, key, name, token, tuple(labels))
 
 
 def read_key(file: Path, gateway: str) -> str:
@@ -78,9 +80,9 @@ def keep_key(file: Path, gateway: str, key: str) -> None:
     os.replace(beside, file)
 
 
-async def _enrol(connect: Connect, key: str, name: str, token: str) -> Link:
+async def _enrol(connect: Connect, key: str, name: str, token: str, labels: tuple[str, ...]) -> Link:
     _, prefix, secret = key.split("_")
-    asked = Enrolling(name, prefix, hashlib.sha256(secret.encode()).hexdigest())
+    asked = Enrolling(name, prefix, hashlib.sha256(secret.encode()).hexdigest(), labels)
     door = connect(token)
     try:
         while True:
@@ -90,6 +92,8 @@ async def _enrol(connect: Connect, key: str, name: str, token: str) -> Link:
                 return connect(key)
             except GatewayDown as problem:
                 log.warning("waiting for the gateway", extra={"why": str(problem)})
+            except NotAllowed as problem:
+                raise Misconfigured(str(problem)) from problem
             except Unknown as problem:  # perhaps the answer to an earlier try was lost
                 if link := await _accepted(connect(key), name):
                     return link

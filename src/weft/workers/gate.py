@@ -67,6 +67,7 @@ class Gate:
         if card.name != caller.name:
             self._alert(caller, f"join as {card.name}")
             raise NotAllowed(f"the key of worker {caller.name} may not join as {card.name}")
+        await self._check_labels(caller, card)
         worker_id = await self._protocol.join(card, key_id=caller.id, request_id=request_id)
         self._remember(worker_id, Owner(caller.id, card))
         return worker_id
@@ -118,9 +119,23 @@ class Gate:
             raise Unknown("the join token was used already, and is good for one worker")
         if access_store.key_by_prefix(tx, asked.prefix) is not None:
             raise Conflict(f"there is a key with the prefix {asked.prefix} already; make another")
+        token = access_store.key(tx, caller.id)
+        if token is None:
+            raise Unknown("the join token is not known")
+        token.check_labels(asked.name, asked.labels)
         row = {"kind": "worker", "prefix": asked.prefix, "digest": asked.digest, "name": asked.name}
-        access_store.add_key(tx, row | {"created_by": caller.name, "created_at": at})
+        access_store.add_key(tx, row | {"created_by": caller.name, "created_at": at, "labels": token.labels})
         tell(tx)
+
+    async def _check_labels(self, caller: Caller, card: Card) -> None:
+        key = await self._db.read(lambda tx: access_store.key(tx, caller.id))
+        if key is None:
+            raise Unknown("the key is not known")
+        try:
+            key.check_labels(card.name, card.labels)
+        except NotAllowed:
+            self._alert(caller, f"claim {', '.join(card.labels)}")
+            raise
 
     async def _own(self, caller: Caller, worker_id: int) -> Owner | None:
         """Whose the worker is; None where there is none. Refuses a caller that it did not join with."""

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from weft.errors import Invalid
 from weft.runs.model import Ending, Lease, storable
-from weft.workers.protocol import Beat, Card, Id, LogChunk, Number, WorkerName
+from weft.workers.protocol import Beat, Card, Id, Label, LogChunk, Number, WorkerName
 
 PROTOCOL = 1
 """Counts the changes of this page. A worker and a gateway may differ by one, so that either may be updated first."""
@@ -37,6 +37,8 @@ class Enrolling(msgspec.Struct, frozen=True):
     prefix: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     """The SHA-256 of the key's secret part."""
+    labels: Annotated[tuple[Label, ...], Meta(max_length=100)] = ()
+    """What the worker will claim: a token that does not allow it is not used up."""
 
 
 class Welcome(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from weft.access.model import Role
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.clock import now, seconds
+from weft.workers.protocol import Label
 
 operations = Operations("worker_tokens")
 
@@ -25,6 +26,7 @@ KEY: dict[str, Any] = {
     "last_used_at": None,
     "revoked_at": None,
     "grants": {},
+    "labels": ["home"],
 }
 
 
@@ -35,6 +37,8 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What it is called where keys are listed."""
     hours: Annotated[float, msgspec.Meta(ge=0.01, le=24 * 365)] = 24.0
     """How long it may be used."""
+    labels: list[Label] | None = None
+    """Those that the worker may claim; null for any."""
 
 
 @operations.post(
@@ -44,12 +48,18 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     answer=KeyMade,
     status=201,
     example={"key": KEY, "token": "weft_5f0c1b2a9d3e_…"},
-    example_body={"name": "home", "hours": 24},
+    example_body={"name": "home", "hours": 24, "labels": ["home"]},
 )
 async def create(call: Call) -> KeyMade:
     """Make a join token for one remote worker; it is told in the answer and never again."""
-    call.check_everywhere()
+    call.check_everywhere(f"key {call.body.name}")
     asked: NewToken = call.body
-    expires_at = now() + seconds(asked.hours * 3600)
-    key, token = await call.app.keys.create(asked.name, {}, by=call.caller.name, kind="join", expires_at=expires_at)
+    key, token = await call.app.keys.create(
+        asked.name,
+        {},
+        by=call.caller.name,
+        kind="join",
+        expires_at=now() + seconds(asked.hours * 3600),
+        labels=asked.labels,
+    )
     return KeyMade(key=key_document(key), token=token)
