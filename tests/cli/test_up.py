@@ -40,7 +40,7 @@ def processes_with(root: int, word: bytes) -> list[int]:
     return found
 
 
-def test_only_the_control_process_is_told_the_password_of_the_first_user(tmp_path: Path) -> None:
+def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path: Path) -> None:
     port, told = free_port(), tmp_path / "told"
     variables = environment(WEFT_ADMIN_PASSWORD=PASSWORD, WEFT_DATA_DIR=str(tmp_path / "data"))
     command = [WEFT, "up", "--port", str(port), "--workers", "1", "--no-examples"]
@@ -52,6 +52,8 @@ def test_only_the_control_process_is_told_the_password_of_the_first_user(tmp_pat
         assert PASSWORD.encode() in variables_of(control)
         assert b"WEFT_DATA_DIR" in variables_of(worker)
         assert PASSWORD.encode() not in variables_of(worker)
+        for pid in (control, worker):
+            asyncio.run(eventually(lambda pid=pid: "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()))  # type: ignore[misc]
     finally:
         os.kill(up.pid, signal.SIGTERM)
         up.wait(60)

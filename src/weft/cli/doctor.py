@@ -6,13 +6,13 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.output import answer, span, table
+from weft.cli.findings import Finding, show
+from weft.cli.output import span
 from weft.cli.session import check_there, opened, settings
 from weft.clock import now
 from weft.config import Config, hidden
@@ -29,26 +29,18 @@ FAST_SECONDS = 5.0
 """How far a worker's clock may be ahead of this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found; ``advice`` where it is a problem."""
-
-    check: str
-    ok: bool
-    found: str
-    advice: str = ""
-
-
-def doctor(context: typer.Context) -> None:
+def doctor(
+    context: typer.Context,
+    security: Annotated[bool, typer.Option("--security", help="Look at each security control instead.")] = False,
+) -> None:
     """Check that everything weft needs is there; exit 1 where something is not."""
-    findings = asyncio.run(examine(settings(context).config))
-    rows = [
-        ("ok" if each.ok else "problem", each.check, "; ".join(filter(None, (each.found, each.advice))))
-        for each in findings
-    ]
-    answer(context, [asdict(each) for each in findings], lambda: table(("", "CHECK", "FOUND"), rows))
-    if not all(each.ok for each in findings):
-        raise typer.Exit(1)
+    config = settings(context).config
+    if security:
+        from weft.cli import controls  # it brings the gateway along
+
+        show(context, asyncio.run(controls.examine(config)), ("pass", "fail"))
+    else:
+        show(context, asyncio.run(examine(config)), ("ok", "problem"))
 
 
 async def examine(config: Config) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -25,7 +26,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def settings(role: str, file: Path | None = None, **overrides: Any) -> Config:
-    """Load the configuration and send log lines where it says."""
+    """Load the configuration and send log lines where it says. What is written from now on is its owner's alone."""
+    os.umask(0o077)
     config = load(overrides, file=file).config
     set_up(config.log_format, config.log_level, role=role)
     return config

@@ -15,6 +15,14 @@ log = logging.getLogger(__name__)
 NO_TRIGGERS = frozenset({1142, 1227, 1419})
 """How MariaDB says that its user may not make triggers."""
 
+FOUND = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{}'",
+    "postgresql": "SELECT tgname FROM pg_trigger WHERE tgrelid = '{}'::regclass AND tgenabled <> 'D'",
+    "mysql": "SELECT trigger_name FROM information_schema.triggers "
+    "WHERE trigger_schema = DATABASE() AND event_object_table = '{}'",
+}
+"""The triggers of a table, for each kind of database."""
+
 
 def protect(connection: Connection, table: Table) -> None:
     """Refuse UPDATE and DELETE, on PostgreSQL also TRUNCATE, of ``table``."""
@@ -26,6 +34,16 @@ def protect(connection: Connection, table: Table) -> None:
         if getattr(problem.orig, "args", (0,))[0] not in NO_TRIGGERS:
             raise
         log.warning("the database refuses to make triggers; rows can be changed there", extra={"table": table.name})
+
+
+def missing(connection: Connection, table: Table) -> list[str]:
+    """The triggers of ``table`` that should be there and are not, or are switched off."""
+    kind = connection.dialect.name
+    statements = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}.get(kind, _on_mariadb)(table.name, "")
+    wanted = [words[2] for words in map(str.split, statements) if words[1] == "TRIGGER"]
+    rows = connection.exec_driver_sql(FOUND.get(kind, FOUND["mysql"]).format(table.name))
+    found = {row[0] for row in rows}
+    return [name for name in wanted if name not in found]
 
 
 def _on_sqlite(name: str, why: str) -> list[str]:
