@@ -34,6 +34,7 @@ async def test_the_newest_run_of_a_task_tells_its_numbers(admin: Visitor, clock:
 @on_sqlite
 async def test_numbers_are_still_told_after_a_run_that_had_none(admin: Visitor, clock: SetClock) -> None:
     await end(admin, clock, {"pages": 7})
+    await read(admin)
     await end(admin, clock, None, {"pages": "many"}, ["pages"])
     assert (await read(admin))["weft_custom", ("pages", "shop", "prices")] == 7
 

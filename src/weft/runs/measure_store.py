@@ -38,10 +38,17 @@ def ended(
 
 
 def reported(tx: Transaction, above: int, after: Moment, upto: Moment, limit: int) -> Sequence[Any]:
-    """The newest runs whose end was told in that time and whose result may have numbers: project, task and result."""
+    """Project, task and result of each task's newest run whose end was told in that time and that may have numbers.
+
+    The newest ``limit`` of them, oldest first.
+    """
     told = and_(events.c.id > above, events.c.at > after, events.c.at <= upto, events.c.kind == "run_finished")
+    last = func.max(events.c.id)
+    found = select(last.label("id")).join(runs, runs.c.id == events.c.run_id)
+    found = found.where(told, runs.c.result.like('%"metrics":%')).group_by(runs.c.project, runs.c.task)
+    newest = found.order_by(last.desc()).limit(limit).subquery()
     query = select(runs.c.project, runs.c.task, runs.c.result).join(events, events.c.run_id == runs.c.id)
-    return tx.rows(query.where(told, runs.c.result.like('%"metrics":%')).order_by(events.c.id.desc()).limit(limit))
+    return tx.rows(query.join(newest, newest.c.id == events.c.id).order_by(events.c.id))
 
 
 def _buckets(value: ColumnElement[Any], counts: ColumnElement[bool], bounds: Sequence[float]) -> list[Any]:

@@ -41,19 +41,19 @@ class Measure:
         rows = await self._db.read(lambda tx: measure_store.ended(tx, above, after, upto, *bounds))
         last = await self._db.read(measure_store.last_event)
         self._above = max(0, last - MOST_APART)
-        await self._look_at_reports(last, upto)
         cut = 2 + len(bounds[0]) + 2
         for row in rows:
             self._meter.count(metrics.RUNS_ENDED, row[0], by=int(row[1]))
             self._add(metrics.DISPATCH_SECONDS, list(row[2:cut]))
             self._add(metrics.LATENESS_SECONDS, list(row[cut:]))
+        await self._look_at_reports(self._above if above < 0 else above, upto)
 
-    async def _look_at_reports(self, last: int, upto: Moment) -> None:
+    async def _look_at_reports(self, above: int, upto: Moment) -> None:
         """Take the numbers of runs that have ended; the first time, of those that ended not long before too."""
-        above, after = max(0, last - MOST_APART), self._reported_upto
-        self._reported_upto = upto
+        after = self._reported_upto
         rows = await self._db.read(lambda tx: measure_store.reported(tx, above, after, upto, metrics.MOST_CUSTOM))
-        for project, task, result in reversed(rows):
+        self._reported_upto = upto
+        for project, task, result in rows:
             if numbers := _numbers(result):
                 self.reported.pop((project, task), None)
                 self.reported[project, task] = numbers
