@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,11 @@ import uvicorn
 
 from weft.api.lines import ImpatientProtocol
 from weft.errors import Misconfigured
+
+REFUSED_SOCKET = "ASGI callable returned without completing handshake."
+"""What uvicorn complains of when a WebSocket was refused with an answer; any stranger could fill the log with it."""
+
+logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg != REFUSED_SOCKET)
 
 KEEP_ALIVE_SECONDS = 60
 DRAIN_SECONDS = 10
