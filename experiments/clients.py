@@ -25,10 +25,11 @@ async def clients(cluster: Cluster, count: int, *, red: str | None = None, **fla
         await role.ended()
 
 
-def client(cluster: Cluster, name: str, *, red: str | None = None, **flags: Any) -> Role:
+def client(cluster: Cluster, name: str, *, red: str | None = None, key: str = "", **flags: Any) -> Role:
+    """A client on the database, or with a ``key`` through ``gateways``."""
     words = [f"--{flag}={value}" for flag, value in flags.items()]
     place = ["--name", name, "--history", str(history_of(cluster, name))]
-    return cluster.start(name, ["experiments.submitter", *place, *words], red=red)
+    return cluster.start(name, ["experiments.submitter", *place, *words], red=red, experiment_key=key or None)
 
 
 def victim(cluster: Cluster, role: Role) -> chaos.Victim:

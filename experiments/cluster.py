@@ -185,9 +185,9 @@ class Cluster:
 
     async def ready(self, app: App, timeout: float = START_SECONDS) -> None:
         """Return when every control process answers and every worker has joined."""
-        for name, is_ready in self._ready.items():
-            if self.roles[name].alive:
-                await eventually(lambda is_ready=is_ready: is_ready(app), timeout)  # type: ignore[misc]
+        for name, is_ready in list(self._ready.items()):
+            role = self.roles[name]
+            await eventually(lambda role=role, ready=is_ready: not role.alive or ready(app), timeout)  # type: ignore[misc]
 
     def fallen(self) -> list[str]:
         """The roles that have ended though nobody asked them to, with their last words."""

@@ -99,7 +99,7 @@ class Scene:
         if what == "submit":
             words |= {"sleep": RUN_SECONDS, "history": history_of(self._cluster, name)}
         command = ["experiments.tenant", what, *(f"--{word}={value}" for word, value in words.items())]
-        return self._cluster.start(name, command, **{tenant.KEY.removeprefix("WEFT_"): self._keys[project]})
+        return self._cluster.start(name, command, experiment_key=self._keys[project])
 
     async def figures(self, role: Role) -> Figures:
         """What a tenant has seen, once it has ended."""

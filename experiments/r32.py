@@ -1,8 +1,9 @@
 """R32: restarting everything in turn, with SIGTERM and under load, loses nothing and harms no run.
 
-Control processes and workers are stopped and started again one after the other. Some runs are longer than a worker may
-take to drain, so it gives them back. Then a second SIGTERM must speed a worker up, and SIGKILL in the midst of draining
-must be safe. Red control: workers that end without giving their runs back.
+Gateways and workers are stopped and started again one after the other; some of the workers are far away, at the other
+end of a gateway. Clients call any gateway and try once more at another. Some runs are longer than a worker may take to
+drain, so it gives them back. A second SIGTERM must speed a worker up, and SIGKILL in the midst of draining must be
+safe. Red control: workers that end without giving their runs back.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from sqlalchemy import func, or_, select
 
 from experiments import checker
 from experiments.clients import client, clients, story
-from experiments.cluster import Cluster, Role
+from experiments.cluster import Cluster, Role, answers
 from experiments.report import Report
-from experiments.submitter import TASK
+from experiments.submitter import AGAIN, TASK
 from tests import servers
 from tests.waiting import eventually
+from weft.access.model import Role as Grant
 from weft.app import App
 from weft.clock import Moment, now, seconds
 from weft.db import schema
@@ -29,8 +31,8 @@ from weft.runs.model import NewRun, RunSpec
 
 RED = "r32:keep_what_runs"
 DRAIN_SECONDS = 1.5
-SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 5.0, "heartbeat_seconds": 0.5}
-SHORT, LONG = 0.2, 10.0
+SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 10.0, "heartbeat_seconds": 0.5}
+SHORT, LONG = 0.2, 6.0
 """How long runs take: the short ones end while a worker drains, the long ones do not."""
 
 DOOMED = 3.0
@@ -45,15 +47,21 @@ class Size:
     """How much of it."""
 
     rounds: int
-    serves: int
-    workers: int
+    gateways: int
+    near: int
+    """Workers on the database."""
+    far: int
+    """Workers at the other end of a gateway."""
     spare_seconds: float
     """How long a process may take to end beyond its drain time; less than a long run goes on, else nothing is shown."""
+    ready_seconds: float
+    """How long a gateway may say that it is ready after it was asked to stop."""
 
 
-REDUCED = Size(rounds=3, serves=2, workers=2, spare_seconds=6.0)  # a machine that tests may have much else to do
-FULL = Size(rounds=20, serves=3, workers=4, spare_seconds=2.0)
-SHOWING = Size(rounds=1, serves=1, workers=2, spare_seconds=6.0)
+FULL = Size(rounds=20, gateways=3, near=2, far=2, spare_seconds=2.0, ready_seconds=1.0)
+# A machine that tests may have much else to do.
+REDUCED = Size(rounds=1, gateways=3, near=2, far=2, spare_seconds=4.0, ready_seconds=3.0)
+SHOWING = Size(rounds=1, gateways=1, near=1, far=1, spare_seconds=4.0, ready_seconds=3.0)
 
 
 @dataclass(slots=True)
@@ -62,6 +70,8 @@ class Restarts:
 
     drains: list[float] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
+    unready: list[float] = field(default_factory=list)
+    """How long each gateway still said that it was ready."""
     late: list[int] = field(default_factory=list)
     """Runs that a worker took after it was asked to stop."""
 
@@ -70,23 +80,41 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("R32")
     size = SHOWING if red else FULL if full else REDUCED
     with servers.postgresql() as server, Cluster(database=server.new_database(), **SETTINGS) as cluster:
-        roles = [cluster.serve(f"serve{number}") for number in range(1, size.serves + 1)]
-        roles += [cluster.worker(f"w{number}", red=RED if red else None) for number in range(1, size.workers + 1)]
+        roles = [cluster.serve(f"gateway{number}") for number in range(1, size.gateways + 1)]
+        roles += [cluster.worker(f"near{number}", red=RED if red else None) for number in range(1, size.near + 1)]
         async with cluster.app() as app:
+            for number in range(1, size.far + 1):
+                roles.append(await far_worker(cluster, app, f"far{number}", f"gateway{number}", RED if red else None))
             await cluster.ready(app)
-            await rolling(report, cluster, app, roles, size)
-            if not red:
-                await asyncio.gather(hurried(report, cluster, app, size), killed(report, cluster, app))
+            if red:
+                await rolling(report, cluster, app, roles[size.gateways :], size)
+            else:
+                scenes = (hurried(report, cluster, app, size), killed(report, cluster, app))
+                await asyncio.gather(rolling(report, cluster, app, roles, size), *scenes)
             report.expect(not cluster.fallen(), f"{cluster.fallen()}")
     return report
+
+
+async def far_worker(cluster: Cluster, app: App, name: str, gateway: str, red: str | None) -> Role:
+    """A worker that has the address of a gateway and a token, and nothing else."""
+    _, token = await app.keys.create("join", {}, by="experiment", kind="join")
+    far: dict[str, Any] = {"database": None, "broker": None, "data_dir": str(cluster.folder / name)}
+    return cluster.worker(name, red=red, connect=address(cluster, gateway), token=token, **far)
+
+
+def address(cluster: Cluster, gateway: str) -> str:
+    return f"http://127.0.0.1:{cluster.ports[gateway]}"
 
 
 async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role], size: Size) -> None:
     """Restart each role in turn while short and long runs are submitted."""
     began = time.monotonic()
     restarts = Restarts()
-    async with clients(cluster, 2, rate=10, sleep=SHORT):
-        slow = client(cluster, "slow", rate=0.5, sleep=LONG)
+    _, key = await app.keys.create("clients", {"default": Grant.DEVELOPER}, by="experiment")
+    door: dict[str, Any] = {"key": key, "gateways": ",".join(address(cluster, each) for each in cluster.ports)}
+    async with clients(cluster, 2, rate=10, sleep=SHORT, **door) as quick:
+        slow = client(cluster, "slow", rate=2, sleep=LONG, **door)
+        await eventually(lambda: _run_long(app, 4), 60)
         for _ in range(size.rounds):
             for role in roles:
                 await restart(cluster, app, role, restarts)
@@ -99,17 +127,36 @@ async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role],
     report.note(f"slowest end {slowest:.1f} s")
     report.expect(slowest <= DRAIN_SECONDS + size.spare_seconds, f"a process took {slowest:.1f} s to end")
     report.expect(not restarts.late, f"draining workers have taken runs: {restarts.late[:5]}")
-    report.expect(not story(cluster).down, f"{story(cluster).down} submits had to be repeated")
+    if restarts.unready:
+        judge_gateways(report, restarts, size, sum(tried_again(role) for role in [*quick, slow]))
+    far = await app.db.read(done_far_away)
+    report.note(f"{far} runs were done far away")
+    report.expect(far > 0, "no run was done by a worker at the other end of a gateway")
     released, harmed = await app.db.read(given_back)
     report.note(f"{released} attempts given back")
     report.expect(released > 0, "no run was given back, so nothing was shown")
     report.expect(not harmed, f"runs have paid for a restart with a try or a loss: {harmed[:5]}")
 
 
+def judge_gateways(report: Report, restarts: Restarts, size: Size, again: int) -> None:
+    longest = max(restarts.unready)
+    report.note(f"gateways said for {longest:.2f} s that they were ready; {again} calls were tried again elsewhere")
+    report.expect(longest <= size.ready_seconds, f"a gateway said for {longest:.1f} s after SIGTERM that it was ready")
+    report.expect(again > 0, "no client met a gateway that was away, so nothing was shown")
+
+
+def tried_again(role: Role) -> int:
+    """How many calls a client had to make at a second gateway."""
+    return int(role.output().rpartition(AGAIN)[2])
+
+
 async def restart(cluster: Cluster, app: App, role: Role, restarts: Restarts) -> None:
     """Stop a role, wait for its end, start it again and wait until it is back."""
     asked_at, began = now(), time.monotonic()
     role.ask_to_stop()
+    if (port := cluster.ports.get(role.name)) is not None:
+        await eventually(lambda: _is_unready(port))
+        restarts.unready.append(time.monotonic() - began)
     restarts.codes.append(await role.ended(DRAIN_SECONDS + 30))
     restarts.drains.append(time.monotonic() - began)
     ended_at = now()
@@ -131,6 +178,11 @@ def given_back(tx: Transaction) -> tuple[int, list[int]]:
     released = tx.value(select(func.count()).where(attempts.c.outcome == "released"))
     harmed = select(runs.c.id).where(runs.c.task == TASK, or_(runs.c.tries != 1, runs.c.losses != 0))
     return int(released), [row[0] for row in tx.rows(harmed)]
+
+
+def done_far_away(tx: Transaction) -> int:
+    runs = schema.runs
+    return int(tx.value(select(func.count()).where(runs.c.worker.like("far%"), runs.c.outcome == "succeeded")))
 
 
 async def hurried(report: Report, cluster: Cluster, app: App, size: Size) -> None:
@@ -174,6 +226,17 @@ async def busy_worker(cluster: Cluster, app: App, label: str, sleep_seconds: flo
 async def submit_to(app: App, label: str, sleep_seconds: float) -> int:
     spec = RunSpec(spec={"sleep_seconds": sleep_seconds}, labels=(label,))
     return (await app.runs.submit([NewRun(project="default", task=label, kind="noop", spec=spec)]))[0].run_id
+
+
+async def _run_long(app: App, count: int) -> bool:
+    """Whether so many of the runs are under way that no worker can wait for."""
+    runs = schema.runs
+    query = select(func.count()).where(runs.c.correlation_id.like("slow-%"), runs.c.state == "running")
+    return bool(await app.db.read(lambda tx: tx.value(query)) >= count)
+
+
+async def _is_unready(port: int) -> bool:
+    return not await answers(port, "/readyz")
 
 
 async def _is_running(app: App, run_id: int) -> bool:

@@ -1,9 +1,10 @@
 """A client: submits runs, each with a key of its own, as fast as they are acknowledged.
 
-    python -m experiments.submitter --name c1 --history FILE [--hands 4] [--rate 50] [--sleep 0.2]
+    python -m experiments.submitter --name c1 --history FILE [--hands 4] [--rate 50] [--sleep 0.2] [--gateways URL,URL]
 
-Each of its hands waits for an answer before it submits again. Where the database is away it tries the same key until
-there is an answer. SIGTERM ends the client after the next answers.
+It works on the database itself, or through gateways with the key in WEFT_EXPERIMENT_KEY. Each of its hands waits for
+an answer before it submits again. Where the database is away it tries the same key until there is an answer. SIGTERM
+ends the client after the next answers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import asyncio
 import itertools
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
+from experiments.gateways import Gateways
 from experiments.history import History
 from weft.app import App
 from weft.cli.processes import open_when_ready
@@ -26,14 +29,16 @@ from weft.settings import load
 TASK = "experiment"
 """The task that the runs of clients are under; the checker looks at no others."""
 
+KEY = "WEFT_EXPERIMENT_KEY"
+AGAIN = "calls tried again:"
 RETRY_SECONDS = 0.05
-MANY = 1_000_000
+MANY = 100
 
 
 class Client:
     """One client's submits and what it saw of them."""
 
-    def __init__(self, app: App, name: str, history: History, sleep_seconds: float) -> None:
+    def __init__(self, app: App | Gateways, name: str, history: History, sleep_seconds: float) -> None:
         self._app, self._history = app, history
         self._life = f"{name}-{os.urandom(4).hex()}"
         self._numbers = itertools.count()
@@ -81,11 +86,17 @@ def new_run(key: str, spec: dict[str, float]) -> NewRun:
 async def main(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = await open_when_ready(load().config)
+    app = await reached(options.gateways)
     client = Client(app, options.name, History(options.history), options.sleep)
     hands = [client.submit_until(stopped, options.rate / options.hands) for _ in range(options.hands)]
     await asyncio.gather(*hands)
     await app.close()
+    if isinstance(app, Gateways):
+        sys.stdout.write(f"{AGAIN} {app.again}\n")
+
+
+async def reached(gateways: str) -> App | Gateways:
+    return Gateways(gateways.split(","), os.environ[KEY]) if gateways else await open_when_ready(load().config)
 
 
 def parse() -> argparse.Namespace:
@@ -95,6 +106,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hands", type=int, default=1, help="how many submits may be under way at once")
     parser.add_argument("--rate", type=float, default=0.0, help="submits a second; 0 for as fast as they are answered")
     parser.add_argument("--sleep", type=float, default=0.0, help="how long each run takes, in seconds")
+    parser.add_argument("--gateways", default="", help="addresses of gateways, separated by commas")
     return parser.parse_args()
 
 

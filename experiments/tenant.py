@@ -22,9 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.submitter import TASK
+from experiments.submitter import KEY, TASK
 
-KEY = "WEFT_EXPERIMENT_KEY"
 TICK_SECONDS = 0.005
 HUNG_SECONDS = 10.0
 """A request that has no answer for longer hangs."""
