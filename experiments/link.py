@@ -109,7 +109,7 @@ def printed(key: str) -> bytes:
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("Link")
     size = SHOWING if red else FULL if full else REDUCED
-    beats = {"lease_seconds": size.lease_seconds, "heartbeat_seconds": size.heartbeat_seconds}
+    beats: dict[str, Any] = {"lease_seconds": size.lease_seconds, "heartbeat_seconds": size.heartbeat_seconds}
     with (
         Namespace() as network,
         servers.postgresql() as server,
@@ -221,9 +221,10 @@ def tell_once() -> None:
 
     async def finish_once(self: RemoteProtocol, worker_id: int, endings: Any) -> list[bool]:
         try:
-            return await _at_once(finish(self, worker_id, endings))
+            accepted: list[bool] = await _at_once(finish(self, worker_id, endings))
         except GatewayDown:
             return [True] * len(endings)
+        return accepted
 
     RemoteBlobs.put = put_once  # type: ignore[method-assign]
     RemoteProtocol.finish = finish_once  # type: ignore[method-assign]
