@@ -1,5 +1,8 @@
 """``weft keys``: made, listed and revoked on the database of this machine."""
 
+import base64
+from pathlib import Path
+
 import pytest
 
 from tests.cli.commanding import Shell
@@ -92,3 +95,13 @@ def test_what_the_command_line_changes_is_in_the_audit_log_without_the_secret(sh
     assert "users.create" in text
     assert made["token"].split("_")[2] not in text
     assert password not in text
+
+
+def test_a_key_of_a_service_that_signs_for_itself_has_no_token(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "service.pub"
+    file.write_text(base64.b64encode(bytes(range(32))).decode())
+    told = shell.document("keys", "create", "--everywhere", "--role", "viewer", "--public-key-file", str(file))
+    assert (told["token"], told["key"]["public_key"]) == ("", file.read_text())
+    text = shell.ok("keys", "create", "--everywhere", "--role", "viewer", "--public-key-file", str(file)).out
+    assert "sign tokens with kid, iss and sub " in text
+    assert shell("keys", "create", "--everywhere", "--role", "viewer", "--public-key-file", str(tmp_path)).code == 2

@@ -38,6 +38,8 @@ class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
     grants: dict[str, str]
     labels: list[str] | None = None
     """Those that a worker with it may claim; null for any."""
+    public_key: str | None = None
+    """Of a service that signs its own tokens (Ed25519, in Base64)."""
 
 
 class UserMade(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,9 @@ def user_document(user: User) -> UserDocument:
 
 def key_document(key: Key) -> KeyDocument:
     times = {name: iso(getattr(key, name)) for name in ("created_at", "expires_at", "last_used_at", "revoked_at")}
-    rest: dict[str, Any] = {name: getattr(key, name) for name in ("id", "kind", "prefix", "name", "created_by")}
+    rest: dict[str, Any] = {
+        name: getattr(key, name) for name in ("id", "kind", "prefix", "name", "created_by", "public_key")
+    }
     labels = None if key.labels is None else list(key.labels)
     return KeyDocument(**rest | times, grants=role_names(key.grants), labels=labels)
 

@@ -18,6 +18,7 @@ from typing import Any
 from weft.access import store
 from weft.access.documents import key_document
 from weft.access.model import LABEL, Caller, Grants, Key, check_grants, within
+from weft.access.signing import public_key_of
 from weft.access.witness import tell
 from weft.clock import Clock, Moment
 from weft.db import schema
@@ -52,8 +53,12 @@ class Keys:
         kind: str = "api",
         expires_at: Moment | None = None,
         labels: Collection[str] | None = None,
+        public_key: str | None = None,
     ) -> tuple[Key, Token]:
-        """Make a key; its token is returned here and never again. A worker that it lets in may claim ``labels``."""
+        """Make a key; its token is returned here and never again. A worker that it lets in may claim ``labels``.
+
+        One with a public key has no token: its owner signs tokens that last for minutes (``tokens.py``).
+        """
         if not 1 <= len(name) <= 100 or not name.isprintable():
             raise Invalid("the name of a key", name, "it must have from 1 to 100 characters that print")
         check_grants(grants)
@@ -62,6 +67,7 @@ class Keys:
         prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
         row: dict[str, Any] = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
         row["labels"] = None if labels is None else _checked_labels(labels)
+        row["public_key"] = None if public_key is None else public_key_of(public_key)
 
         def work(tx: Transaction) -> Key:
             key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
@@ -70,7 +76,7 @@ class Keys:
             tell(tx, after=key_document(key))
             return key
 
-        return await self._db.transact(work), f"{MARK}_{prefix}_{secret}"
+        return await self._db.transact(work), f"{MARK}_{prefix}_{secret}" if public_key is None else ""
 
     async def all(self, kind: str | None = None) -> list[Key]:
         conditions = [] if kind is None else [schema.api_keys.c.kind == kind]

@@ -144,6 +144,8 @@ class Key:
     grants: Grants
     labels: tuple[str, ...] | None = None
     """Those that a worker with it may claim; None for any."""
+    public_key: str | None = None
+    """Of a service that signs its own tokens instead of sending a secret."""
 
     def check_labels(self, worker: str, claimed: Iterable[str]) -> None:
         """Refuse a worker that claims a label which its key, or the token that it comes with, does not allow."""

@@ -1,8 +1,10 @@
 """Tokens that last for minutes: a program passes one on to another instead of its key (a JWT, RFC 7519).
 
-They are signed with HMAC-SHA-256 and nothing else, with keys that stem from those of this installation; the key's id
-is looked up among them and means nothing else. A token says who its bearer acts for, not what may be done: that is
-looked up when it is used, so it is worth nothing once that key is revoked, or that user is deactivated or has another
+There are two kinds and no others. Those that weft makes are signed with HMAC-SHA-256 and keys that stem from those of
+this installation. Those that a service makes are signed with Ed25519; its public key is kept with its API key. Which
+kind a token is its header says, but each kind is looked up among its own keys only: no key of one ever checks the
+other, and the key's id means nothing else. A token says who its bearer acts for, not what may be done: that is looked
+up when it is used, so it is worth nothing once that key is revoked, or that user is deactivated or has another
 password.
 """
 
@@ -14,7 +16,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,9 +25,12 @@ from weft.access import store
 from weft.access.keys import worth
 from weft.access.model import Caller
 from weft.access.sealing import Sealer
+from weft.access.signing import is_signed
 from weft.clock import SECOND, Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, NotAllowed, Unknown
+
+T = TypeVar("T")
 
 LONGEST_SECONDS = 3600
 LARGEST = 2000
@@ -32,6 +38,7 @@ SKEW_SECONDS = 60
 """How far the clock of another gateway may be ahead."""
 
 PURPOSE = "tokens that last for minutes"
+PREFIX = re.compile(r"[0-9a-f]{12}", re.ASCII)
 SUBJECT = re.compile(r"(key|user) ([1-9][0-9]{0,17})", re.ASCII)
 
 
@@ -39,7 +46,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that a header may say; whatever else it says is a reason to refuse it."""
 
     kid: str
-    alg: Literal["HS256"] = "HS256"
+    alg: Literal["HS256", "EdDSA"] = "HS256"
     typ: Literal["JWT"] = "JWT"
 
 
@@ -53,6 +60,18 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a user: what changes with the password."""
     iss: Literal["weft"] = "weft"
     aud: Literal["weft"] = "weft"
+
+
+class ServiceClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a service says that signs for itself: it can act for nobody else."""
+
+    iss: str
+    """The prefix of its key, as ``kid`` and ``sub``."""
+    sub: str
+    iat: int
+    exp: int
+    aud: Literal["weft"]
+    jti: str = ""
 
 
 class Tokens:
@@ -78,10 +97,12 @@ class Tokens:
 
     async def caller(self, token: str, address: str = "") -> Caller:
         """Whom the bearer acts for, with what that may do now; Unknown where the token does not count."""
-        claims = self._claims(token)
-        at = self._clock() // SECOND
-        in_time = claims is not None and claims.iat <= at + SKEW_SECONDS and at < claims.exp
-        if claims is None or not in_time or claims.exp - claims.iat > LONGEST_SECONDS:
+        parts = token.split(".") if len(token) <= LARGEST and token.isascii() else []
+        header = _decoded(parts[0], Header) if len(parts) == 3 else None
+        if header is not None and header.alg == "EdDSA":
+            return await self._service(header.kid, parts, address)
+        claims = None if header is None else self._claims(header.kid, parts)
+        if claims is None or not self._is_in_time(claims):
             raise _refusal()
         subject = SUBJECT.fullmatch(claims.sub)
         if subject is None:
@@ -92,18 +113,32 @@ class Tokens:
             raise _refusal()
         return Caller(name=found.name, kind=kind, grants=found.grants, id=number, address=address)
 
-    def _claims(self, token: str) -> Claims | None:
-        parts = token.split(".") if len(token) <= LARGEST and token.isascii() else []
-        if len(parts) != 3:
+    async def _service(self, prefix: str, parts: Sequence[str], address: str) -> Caller:
+        """The service that has signed the token itself."""
+        found = await self._db.read(lambda tx: store.key_by_prefix(tx, prefix)) if PREFIX.fullmatch(prefix) else None
+        key, signature = found[0] if found else None, _bytes(parts[2])
+        if key is None or key.public_key is None or signature is None:
+            raise _refusal()
+        # Nothing that it says is read before it is known who has said it.
+        is_genuine = is_signed(key.public_key, signature, f"{parts[0]}.{parts[1]}".encode())
+        claims = _decoded(parts[1], ServiceClaims) if is_genuine else None
+        if claims is None or not self._is_in_time(claims) or {claims.iss, claims.sub} != {prefix}:
+            raise _refusal()
+        current = await self._db.read(lambda tx: self._subject(tx, "key", key.id, ""))
+        if current is None:
+            raise _refusal()
+        return Caller(name=current.name, kind="key", grants=current.grants, id=key.id, address=address)
+
+    def _is_in_time(self, claims: Claims | ServiceClaims) -> bool:
+        at = self._clock() // SECOND
+        return claims.iat <= at + SKEW_SECONDS and at < claims.exp and claims.exp - claims.iat <= LONGEST_SECONDS
+
+    def _claims(self, key_id: str, parts: Sequence[str]) -> Claims | None:
+        key, signature = self._sealer.derived(PURPOSE).get(key_id), _bytes(parts[2])
+        if key is None or signature is None:
             return None
-        try:
-            header = msgspec.json.decode(_bytes(parts[0]), type=Header)
-            key = self._sealer.derived(PURPOSE).get(header.kid)
-            if key is None or not hmac.compare_digest(_bytes(parts[2]), _signature(key, f"{parts[0]}.{parts[1]}")):
-                return None
-            return msgspec.json.decode(_bytes(parts[1]), type=Claims)
-        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
-            return None
+        is_genuine = hmac.compare_digest(signature, _signature(key, f"{parts[0]}.{parts[1]}"))
+        return _decoded(parts[1], Claims) if is_genuine else None
 
     def _subject(self, tx: Transaction, kind: str, number: int, state: str) -> Any:
         """The key or user, if it still counts."""
@@ -136,9 +171,18 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _bytes(text: str) -> bytes:
+def _decoded(part: str, kind: type[T]) -> T | None:
+    data = _bytes(part)
+    try:
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _bytes(text: str) -> bytes | None:
     """What was encoded, if in the one way there is."""
-    data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _base64(data) != text:
-        raise ValueError("not the plain form")
-    return data
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if _base64(data) == text else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,6 +48,9 @@ def create(
         int | None,
         typer.Option(metavar="N", parser=whole("--expires-days", 1, 3650), help="Refuse it after so many days."),
     ] = None,
+    public_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The public key (Ed25519) of who signs tokens instead.")
+    ] = None,
 ) -> None:
     """Make a key; its token is shown this once and kept nowhere."""
     from weft.access.documents import key_document
@@ -55,14 +59,18 @@ def create(
     if not grants:
         raise Invalid("--role", NOT_SHOWN, "a key needs a --role in a --project, or --everywhere, or a --grant")
     expires_at = None if expires_days is None else now() + seconds(expires_days * DAY)
+    public_key = None if public_key_file is None else _read(public_key_file)
     key, token = ask(
         context,
-        lambda weft: weft.keys.create(name or _called(grants), grants, by=MAKER, expires_at=expires_at),
+        lambda weft: weft.keys.create(
+            name or _called(grants), grants, by=MAKER, expires_at=expires_at, public_key=public_key
+        ),
         create=True,
         changes=True,
     )
     told = {"key": key_document(key), "token": token}
-    answer(context, told, lambda: f"key {key.id} is made: {_may(key)}\ntoken, shown this once: {token}")
+    shown_once = f"token, shown this once: {token}" if token else f"sign tokens with kid, iss and sub {key.prefix}"
+    answer(context, told, lambda: f"key {key.id} is made: {_may(key)}\n{shown_once}")
 
 
 @app.command(cls=Command)
@@ -77,6 +85,13 @@ def revoke(
 
     key = ask(context, lambda weft: weft.keys.revoke(key_id), changes=True)
     answer(context, key_document(key), lambda: f"key {key.id} ({shown(key.name)}) is revoked")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Invalid("--public-key-file", str(file), f"it must be a file with a public key ({problem})") from problem
 
 
 def _called(grants: Grants) -> str:

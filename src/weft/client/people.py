@@ -68,10 +68,11 @@ class RemoteKeys:
         kind: str = "api",
         expires_at: Moment | None = None,
         labels: Collection[str] | None = None,
+        public_key: str | None = None,
     ) -> tuple[Key, str]:
         if kind == "join":
             return await self._create_join(name, expires_at, labels)
-        body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at)}
+        body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at), "public_key": public_key}
         made: KeyMade = await self._connection.post(KeyMade, "keys", body=body)
         return _key(made.key), made.token
 

@@ -303,6 +303,7 @@ api_keys = table(
     Column("last_used_at", Moment),
     Column("revoked_at", Moment),
     Column("labels", Json),  # those that its worker may claim; NULL for any
+    Column("public_key", String(44)),  # of a service that signs its own tokens instead of sending a secret
     sqlite_autoincrement=True,
 )
 

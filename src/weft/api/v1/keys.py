@@ -9,6 +9,7 @@ import msgspec
 
 from weft.access.documents import KeyDocument, KeyMade, RoleName, key_document
 from weft.access.model import EVERYWHERE, Grants, Key, Role, role_of
+from weft.access.signing import LONGEST
 from weft.api.call import Call
 from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
@@ -39,6 +40,8 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     grants: dict[str, RoleName] | None = None
     """The role in each project, instead of role and project."""
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    public_key: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None
+    """Of a service that signs its own tokens: Ed25519, in PEM or Base64. Then there is no token to keep secret."""
 
 
 KEY: dict[str, Any] = {
@@ -80,6 +83,7 @@ async def list_(call: Call) -> Page[KeyDocument]:
 async def create(call: Call) -> KeyMade:
     """Make a key; its token is told in the answer and never again.
 
+    With a public key there is no token: whoever has the private one signs tokens (JWT, EdDSA) that last for minutes.
     It may do no more than its maker may, and a key that is made with a key that expires expires no later.
     """
     refuse_passed_on(call.request)
@@ -89,7 +93,9 @@ async def create(call: Call) -> KeyMade:
         call.check(project, role=role)
     call.about = (next(iter(grants)) if len(grants) == 1 else "", f"key {asked.name}")
     expires_at = await _expiry(call, None if asked.expires_at is None else moment(asked.expires_at))
-    key, token = await call.app.keys.create(asked.name, grants, by=await _owner(call), expires_at=expires_at)
+    key, token = await call.app.keys.create(
+        asked.name, grants, by=await _owner(call), expires_at=expires_at, public_key=asked.public_key
+    )
     return KeyMade(key=key_document(key), token=token)
 
 
