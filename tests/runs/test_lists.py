@@ -59,8 +59,9 @@ async def walked(app: App, **wanted: Any) -> list[int]:
     found: list[int] = []
     before: int | None = None
     while True:
-        rows, before = await app.runs.page(Listing(before=before, **wanted))
-        found += [row[list_store.ID] for row in rows]
+        ids, _, rows, before = await app.runs.page(Listing(before=before, **wanted))
+        assert set(ids) == set(rows)
+        found += ids
         if before is None:
             return found
 
@@ -88,11 +89,11 @@ QUESTIONS: list[Mapping[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("looked_at", [10_000, 7, 1])
+@pytest.mark.parametrize("looked_at", [(2_000, 10_000), (2, 7), (1, 1)])
 async def test_all_pages_together_have_every_run_that_fits_once_and_in_order(
-    app: App, looked_at: int, monkeypatch: pytest.MonkeyPatch
+    app: App, looked_at: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(list_store, "MOST_LOOKED_AT", looked_at)
+    monkeypatch.setattr(list_store, "LOOKED_AT", looked_at)
     everything = await many_runs(app)
     for where in QUESTIONS:
         for projects in (None, frozenset({"p0", "p1"})):
@@ -113,11 +114,11 @@ async def test_all_pages_together_have_every_run_that_fits_once_and_in_order(
 
 
 async def test_a_page_looks_at_a_bounded_number_of_runs(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_store, "MOST_LOOKED_AT", 50)
+    monkeypatch.setattr(list_store, "LOOKED_AT", (5, 50))
     ids = [
         each.run_id
         for each in await app.runs.submit([NewRun(project="p", task="t", kind="shell", spec=RunSpec({}))] * 120)
     ]
-    rows, onward = await app.runs.page(Listing(where={"kind": "http"}))
-    assert list(rows) == []
-    assert onward == ids[-51]
+    found = await app.runs.page(Listing(where={"kind": "http"}))
+    assert list(found.ids) == []
+    assert found.next == ids[-51]

@@ -111,7 +111,7 @@ class Keys:
         remembered = hashlib.sha256(token[:LONGEST_TOKEN].encode(errors="replace")).hexdigest()
         until, key = self._believed.get(remembered, (0.0, None))
         if key is None or until < time.monotonic():
-            key = await self._db.read(lambda tx: _matching(tx, token))
+            key = await self._db.glance(lambda tx: _matching(tx, token))
             if len(self._believed) >= MOST_BELIEVED:
                 self._believed.clear()
             if key is not None:

@@ -14,6 +14,7 @@ from weft.access.model import EVERYWHERE, Caller, Role
 from weft.api.alike import Alike
 from weft.api.problems import Refused
 from weft.app import App
+from weft.documents import Shelf
 from weft.errors import NOT_SHOWN, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Call:
     caller: Caller
     request_id: str
     alike: Alike
+    shelf: Shelf
     identify: Callable[[], Awaitable[Caller]]
     """Tells anew who calls: what lasts asks again now and then, and ends where the caller is refused."""
     body: Any = None

@@ -33,6 +33,7 @@ from weft.api.rates import Rates
 from weft.api.sockets import EventSocket
 from weft.api.streams import Rechecks
 from weft.app import App
+from weft.documents import Shelf
 from weft.errors import WeftError
 from weft.metrics import REQUEST_SECONDS, REQUESTS
 
@@ -81,7 +82,7 @@ class Gateway:
     def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts, rates: Rates) -> None:
         self.app, self.operations, self._rates = app, tuple(operations), rates
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
-        self._rechecks, self._alike = Rechecks(), Alike()
+        self._rechecks, self._alike, self._shelf = Rechecks(), Alike(), Shelf()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -140,7 +141,8 @@ class Gateway:
         operation, values = self._routes.find(request.method, request.url.path)
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
-        call = Call(self.app, operation, request, caller, request_id, self._alike, self._again(request, operation))
+        shared = (self._alike, self._shelf)
+        call = Call(self.app, operation, request, caller, request_id, *shared, self._again(request, operation))
         if operation.query is not None:
             call.query = converted(dict(request.query_params), operation.query)
         if operation.body is not None:

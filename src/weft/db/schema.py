@@ -132,7 +132,7 @@ runs = table(
     Column("log_bytes", BigInteger),
     Column("live_task", Id),
     Column("trouble", String(12)),
-    Index("runs_by_task", "task", "id"),
+    Index("runs_by_task", "project", "task", "id"),
     Index("runs_by_project", "project", "id"),
     Index("runs_by_flow", "correlation_id", "id"),
 )

@@ -74,6 +74,9 @@ class ServerEngines:
     def submit_read(self, work: Unit[T]) -> Future[T]:
         return self._threads.submit(self._transact, work, AS_ONE_STATE)
 
+    def glance(self, work: Unit[T]) -> Future[T]:
+        return self.submit_read(work)
+
     def close(self) -> None:
         self._threads.shutdown()
         self._urgent.shutdown()

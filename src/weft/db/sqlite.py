@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,6 +77,8 @@ class SqliteEngines:
         self._lock_file = os.open(f"{path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="weft-db-read")
+        self._glancing, self._glances = threading.Lock(), ExitStack()
+        self._window: Connection | None = None
         self._writer = threading.Thread(target=self._write_forever, name="weft-db-write", daemon=True)
         self._writer.start()
 
@@ -87,21 +90,28 @@ class SqliteEngines:
     def submit_read(self, work: Unit[T]) -> Future[T]:
         return self._readers.submit(self._read, work)
 
+    def glance(self, work: Unit[T]) -> T:
+        """In the caller's thread, on a connection that is kept open."""
+        with self._glancing:
+            try:
+                if self._window is None:
+                    self._window = self._glances.enter_context(self.engine.connect())
+                return _looked(self._window, work)
+            except DatabaseError as problem:
+                raise _translated(problem) from problem
+
     def close(self) -> None:
         self._waiting.put(None)
         self._writer.join()
         self._readers.shutdown()
+        self._glances.close()
         self.engine.dispose()
         os.close(self._lock_file)
 
     def _read(self, work: Unit[T]) -> T:
         try:
             with self.engine.connect() as connection:
-                connection.exec_driver_sql("BEGIN")
-                try:
-                    return work(Transaction(connection))
-                finally:
-                    connection.exec_driver_sql("ROLLBACK")
+                return _looked(connection, work)
         except DatabaseError as problem:
             raise _translated(problem) from problem
 
@@ -170,6 +180,15 @@ class SqliteEngines:
         return taken
 
 
+def _looked(connection: Connection, work: Unit[T]) -> T:
+    """What ``work`` finds in one state of the database."""
+    connection.exec_driver_sql("BEGIN")
+    try:
+        return work(Transaction(connection))
+    finally:
+        connection.exec_driver_sql("ROLLBACK")
+
+
 def sqlite_path(url: str) -> Path:
     """The file that a ``sqlite:///`` URL names; three slashes are relative, four absolute."""
     if not url.startswith("sqlite:///") or len(url) == len("sqlite:///"):
@@ -192,7 +211,8 @@ def _engine(path: Path) -> Engine:
         pool_size=4,
         connect_args={"check_same_thread": False, "isolation_level": None, "cached_statements": 512},
         skip_autocommit_rollback=True,
-    ).execution_options(isolation_level="AUTOCOMMIT")
+        isolation_level="AUTOCOMMIT",
+    )
 
     @event.listens_for(engine, "connect")
     def make_durable(connection: Any, _: Any) -> None:

@@ -10,11 +10,11 @@ from weft.documents.runs import (
     RunDocument,
     SpecDocument,
     attempt_document,
-    listed,
     retry_document,
     run_document,
     spec_document,
 )
+from weft.documents.shelf import Shelf
 from weft.documents.tasks import (
     AfterDocument,
     ChangedField,
@@ -39,6 +39,7 @@ __all__ = [
     "RetryDocument",
     "RunDocument",
     "ScheduleDocument",
+    "Shelf",
     "SpecDocument",
     "TaskDocument",
     "TickDocument",
@@ -46,7 +47,6 @@ __all__ = [
     "WorkerDocument",
     "attempt_document",
     "change_document",
-    "listed",
     "retry_document",
     "run_document",
     "spec_document",

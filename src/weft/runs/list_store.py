@@ -1,23 +1,24 @@
 """The SQL of looking at runs: one, or a page of many.
 
 A page costs the same however many runs there are. It is read along an index that has runs in their order: of a flow, of
-an outcome that is no success, of a task, of a project, or of all. Where several must be read (two projects, three
+an outcome that is no success, of a project, of a task, or of all. Where several must be read (two projects, three
 outcomes), each is a strand by itself, and the strands are merged. What no index answers is looked for among the next
 few thousand runs of a strand; where these are too few to fill the page, it names the place to go on from.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Select, bindparam, func, select
 
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.runs.listing import Found, Listing, Row
+from weft.runs.listing import Listing, Row
 from weft.runs.model import Outcome, Run, RunSpec, RunState
 
 runs = schema.runs
@@ -27,22 +28,21 @@ RUN = [runs.c[name] for name in NAMES]
 """The columns that people and programs see."""
 ID = NAMES.index("id")
 
-MOST_LOOKED_AT = 10_000
-"""How many runs of a strand are looked at for one page."""
+LOOKED_AT = (2_000, 10_000)
+"""How many runs of a strand are looked at for one page: first a few, which are enough for most."""
 
-_FAILED = (Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value)
-_CANCELLED = (Outcome.CANCELLED.value, Outcome.SKIPPED.value)
-TROUBLES = {each: (each,) for each in _FAILED + _CANCELLED}
-"""Outcomes that are no success: runs that ended so have them in a column with an index."""
-TROUBLED = {RunState.FAILED.value: _FAILED, RunState.CANCELLED.value: _CANCELLED}
-"""The outcomes of a state."""
+MOST_PROJECTS = 100
+"""How many projects are read one by one."""
 
-SPARSE: dict[str, ColumnElement[bool]] = {
-    RunState.QUEUED.value: or_(runs.c.ready_lane.is_not(None), runs.c.not_before.is_not(None)),
-    RunState.RUNNING.value: runs.c.lease_worker.is_not(None),
-}
-"""States of runs that have not ended: those that have a column which others lack. They are few, or the newest."""
+FAILED = (Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value)
+CANCELLED = (Outcome.CANCELLED.value, Outcome.SKIPPED.value)
+TROUBLES = {RunState.FAILED.value: FAILED, RunState.CANCELLED.value: CANCELLED}
+"""The outcomes of states that are no success: runs that ended so have them in a column with an index."""
 
+Page = tuple[list[int], int | None]
+"""Ids in the order of the list, and the place to go on from where there may be more."""
+
+_BY_ID = select(*RUN).where(runs.c.id.in_(bindparam("ids", expanding=True)))
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 _STATES = {state.value: state for state in RunState}
 
@@ -63,76 +63,122 @@ def run_of(row: Row) -> Run:
     return Run(**fields)
 
 
-def page(tx: Transaction, wanted: Listing) -> Found:
-    """The next runs that are ``wanted``, and where to go on."""
+def page(tx: Transaction, wanted: Listing) -> Page:
+    """The ids of the next runs that are ``wanted``, and where to go on."""
     read = [_read(tx, wanted, strand) for strand in _strands(tx, wanted)]
-    rows = sorted((row for found in read for row in found.rows), key=lambda row: wanted.order(row[ID]))
-    edges = [found.next for found in read if found.next is not None]
-    edge = min(edges, key=wanted.order) if edges else None
+    ids = sorted((run_id for strand_ids, _ in read for run_id in strand_ids), key=wanted.order)
+    edge = min((edge for _, edge in read if edge is not None), key=wanted.order, default=None)
     if edge is not None:  # beyond it, some strand has not been looked at
-        rows = [row for row in rows if wanted.order(row[ID]) <= wanted.order(edge)]
-    if len(rows) > wanted.limit:
-        return Found(rows[: wanted.limit], rows[wanted.limit - 1][ID])
-    return Found(rows, edge)
+        ids = [run_id for run_id in ids if wanted.order(run_id) <= wanted.order(edge)]
+    return (ids[: wanted.limit], ids[wanted.limit - 1]) if len(ids) > wanted.limit else (ids, edge)
+
+
+def rows(tx: Transaction, ids: Sequence[int]) -> dict[int, Row]:
+    """The runs of these ids."""
+    found = tx.rows(_BY_ID, {"ids": ids}) if ids else []
+    return {row[ID]: row for row in found}
 
 
 @dataclass(frozen=True, slots=True)
 class Strand:
-    """Runs that an index has: those whose ``column`` is ``value``, or who are sparse, or all."""
+    """Runs that an index has: those whose columns are ``equal``, or who have a value in ``sparse``; else all runs."""
 
-    column: str | None = None
-    value: str | None = None
+    equal: Mapping[str, str] = field(default_factory=dict)
     sparse: str | None = None
+    """A column that few runs have a value in. Its index does not have them in their order."""
+    means: tuple[str, ...] = ()
+    """What need not be asked for beside it."""
 
 
 def _strands(tx: Transaction, wanted: Listing) -> list[Strand]:
     """What to read along: whatever is likely to have the fewest."""
     where, state = wanted.where, wanted.where.get("state")
     if "correlation_id" in where:
-        return [Strand("correlation_id", where["correlation_id"])]
-    if state == RunState.RUNNING or (state == RunState.QUEUED and _queue_is_short(tx)):
-        return [Strand(sparse=str(state))]
-    if troubles := TROUBLES.get(str(where.get("outcome"))) or TROUBLED.get(str(state)):
-        return [Strand("trouble", trouble) for trouble in troubles]
-    if "task" in where:
-        return [Strand("task", where["task"])]
-    projects = {where["project"]} if "project" in where else wanted.projects
-    return [Strand()] if projects is None else [Strand("project", project) for project in sorted(projects)]
+        return [Strand({"correlation_id": where["correlation_id"]})]
+    if state == RunState.RUNNING:
+        return [Strand(sparse="lease_worker", means=("state",))]
+    if state == RunState.QUEUED and _queue_is_short(tx):
+        return [Strand(sparse=column, means=("state",)) for column in WAITING]
+    if (outcome := where.get("outcome")) in FAILED + CANCELLED:
+        return [Strand({"trouble": outcome}, means=("outcome",))]
+    if state in TROUBLES:
+        return [Strand({"trouble": each}, means=("state",)) for each in TROUBLES[state]]
+    task = {"task": where["task"]} if "task" in where else {}
+    projects = _projects(tx, wanted)
+    return [Strand()] if projects is None else [Strand({"project": each} | task) for each in sorted(projects)]
+
+
+def _projects(tx: Transaction, wanted: Listing) -> Collection[str] | None:
+    """Those whose runs are read one by one. A task has its name in one project, so all are asked for it."""
+    if "project" in wanted.where:
+        return [wanted.where["project"]]
+    if wanted.projects is not None or "task" not in wanted.where:
+        return wanted.projects
+    every = tx.rows(select(schema.lanes.c.project).distinct().limit(MOST_PROJECTS + 1))
+    return [row[0] for row in every] if len(every) <= MOST_PROJECTS else None
+
+
+WAITING = ("ready_lane", "not_before")
+"""One of these a run has that waits for a worker, or for its time."""
 
 
 def _queue_is_short(tx: Transaction) -> bool:
     """Whether so few wait that they can be sorted. In a long queue the newest runs are those that wait."""
-    some = select(runs.c.id).where(SPARSE[RunState.QUEUED.value]).limit(MOST_LOOKED_AT).subquery()
-    return int(tx.value(select(func.count()).select_from(some))) < MOST_LOOKED_AT
+    most = LOOKED_AT[-1]
+    return all(int(tx.value(_count(column), {"most": most})) < most for column in WAITING)
 
 
-def _read(tx: Transaction, wanted: Listing, strand: Strand) -> Found:
-    rest = {name: value for name, value in wanted.where.items() if name != strand.column}
-    within = wanted.projects if strand.column != "project" else None
-    values = {**rest, "of": strand.value, "before": wanted.before, "limit": wanted.limit + 1}
+@lru_cache
+def _count(column: str) -> Select[Any]:
+    some = select(runs.c.id).where(runs.c[column].is_not(None)).limit(bindparam("most")).subquery()
+    return select(func.count()).select_from(some)
+
+
+def _read(tx: Transaction, wanted: Listing, strand: Strand) -> Page:
+    within = wanted.projects if "project" not in strand.equal else None
+    rest = tuple(name for name in wanted.where if name not in strand.equal and name not in strand.means)
+    asked = Shape(tuple(strand.equal), strand.sparse, wanted.before is not None, wanted.oldest_first)
+    values = {**wanted.where, **strand.equal, "before": wanted.before, "limit": wanted.limit + 1}
     values |= {} if within is None else {"within": sorted(within)}
-    shape = Shape(strand.column, strand.sparse, wanted.before is not None, wanted.oldest_first)
-    if strand.sparse is not None or not (rest or within is not None):
-        return Found(tx.rows(_query(shape, tuple(rest), within is not None, False), values), None)
-    values["edge"] = tx.value(_edge(shape), {"of": strand.value, "before": wanted.before, "looked": MOST_LOOKED_AT})
-    rows = tx.rows(_query(shape, tuple(rest), within is not None, values["edge"] is not None), values)
-    return Found(rows, values["edge"] if len(rows) <= wanted.limit else None)
+    if strand.sparse is not None or not (rest or within):
+        return _ids(tx, _query(asked, rest, within is not None, False), values), None
+    for looked in LOOKED_AT:
+        values["edge"] = edge = tx.value(_edge(asked), values | {"looked": looked})
+        ids = _ids(tx, _query(asked, rest, within is not None, edge is not None), values)
+        if len(ids) > wanted.limit or edge is None:
+            return ids, None
+    return ids, edge
+
+
+def _ids(tx: Transaction, query: Select[Any], values: Mapping[str, Any]) -> list[int]:
+    return [row[0] for row in tx.rows(query, values)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How a strand is read, whatever its values are."""
 
-    column: str | None
+    equal: tuple[str, ...]
     sparse: str | None
     onward: bool
     oldest_first: bool
+
+    def along(self, query: Select[Any]) -> Select[Any]:
+        """The query for no more than the strand, in its order."""
+        place: ColumnElement[int] = runs.c.id
+        if self.sparse is not None:
+            place = runs.c.id + 0  # else SQLite would rather look at every run than sort the few
+            query = query.where(runs.c[self.sparse].is_not(None))
+        query = query.where(*(runs.c[name] == bindparam(name) for name in self.equal))
+        if self.onward:
+            query = query.where(place > bindparam("before") if self.oldest_first else place < bindparam("before"))
+        return query.order_by(place if self.oldest_first else place.desc())
 
 
 @lru_cache(1000)
 def _query(shape: Shape, rest: tuple[str, ...], within: bool, edged: bool) -> Select[Any]:
     """Built once for each way of asking: to build it takes longer than to run it."""
-    query = _along(select(*RUN), shape).where(*(_beside(name) == bindparam(name) for name in rest))
+    query = shape.along(select(runs.c.id)).where(*(_beside(name) == bindparam(name) for name in rest))
     if within:
         query = query.where(_beside("project").in_(bindparam("within", expanding=True)))
     if edged:
@@ -143,17 +189,7 @@ def _query(shape: Shape, rest: tuple[str, ...], within: bool, edged: bool) -> Se
 @lru_cache(1000)
 def _edge(shape: Shape) -> Select[Any]:
     """The last run of a strand that one page may look at."""
-    return _along(select(runs.c.id), shape).limit(1).offset(bindparam("looked"))
-
-
-def _along(query: Select[Any], shape: Shape) -> Select[Any]:
-    if shape.column is not None:
-        query = query.where(runs.c[shape.column] == bindparam("of"))
-    if shape.sparse is not None:
-        query = query.where(SPARSE[shape.sparse])
-    if shape.onward:
-        query = query.where(runs.c.id > bindparam("before") if shape.oldest_first else runs.c.id < bindparam("before"))
-    return query.order_by(runs.c.id if shape.oldest_first else runs.c.id.desc())
+    return shape.along(select(runs.c.id)).limit(1).offset(bindparam("looked"))
 
 
 def _beside(name: str) -> ColumnElement[Any]:

@@ -37,6 +37,10 @@ class Listing:
 class Found(NamedTuple):
     """A page of a list."""
 
-    rows: Sequence[Row]
+    ids: Sequence[int]
+    known: Mapping[int, bytes]
+    """What the caller knew already, of some of them."""
+    rows: Mapping[int, Row]
+    """The others."""
     next: int | None
     """The place where the next page goes on, also after a short or an empty page; None at the end of the list."""

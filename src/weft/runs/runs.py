@@ -26,9 +26,6 @@ from weft.runs.repeats import SAME_KEY, SAME_TARGET, Answer, Requests, Twin, dig
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
 
-MOST_COUNTED = 20_000
-"""How many ended runs of each state a count looks at, so that looking never costs more than a moment."""
-
 
 class Runs:
     """Every run there is."""
@@ -77,14 +74,14 @@ class Runs:
         return ids
 
     async def get(self, run_id: int) -> Run:
-        found = await self._db.read(lambda tx: list_store.get(tx, run_id))
+        found = await self._db.glance(lambda tx: list_store.get(tx, run_id))
         if found is None:
             raise NotFound("run", run_id)
         return found
 
     async def projects_of(self, run_ids: Collection[int]) -> dict[int, str]:
         """The project of each run that there is."""
-        return await self._db.read(lambda tx: store.projects_of(tx, run_ids))
+        return await self._db.glance(lambda tx: store.projects_of(tx, run_ids))
 
     async def find(
         self,
@@ -101,15 +98,21 @@ class Runs:
         while len(found) < limit:
             wanted = limit - len(found)
             listing = Listing(where=where, projects=within, before=before, limit=wanted, oldest_first=oldest_first)
-            rows, before = await self.page(listing)
-            found += [list_store.run_of(row) for row in rows]
+            ids, _, rows, before = await self.page(listing)
+            found += [list_store.run_of(rows[run_id]) for run_id in ids]
             if before is None:
                 break
         return found
 
-    async def page(self, wanted: Listing) -> Found:
-        """The rows of a listing; ``documents.listed`` makes them fit to be shown."""
-        return await self._db.read(lambda tx: list_store.page(tx, wanted))
+    async def page(self, wanted: Listing, known: Mapping[int, bytes] | None = None) -> Found:
+        """The runs of a listing: their rows, but for those that are ``known``."""
+
+        def work(tx: Transaction) -> Found:
+            ids, next_ = list_store.page(tx, wanted)
+            kept = {id_: document for id_ in ids if (document := (known or {}).get(id_)) is not None}
+            return Found(ids, kept, list_store.rows(tx, [id_ for id_ in ids if id_ not in kept]), next_)
+
+        return await self._db.glance(work)
 
     async def attempts(self, run_id: int) -> list[Attempt]:
         return await self._db.read(lambda tx: store.attempts_of(tx, run_id))
@@ -121,7 +124,7 @@ class Runs:
     async def ended(self, *, within_seconds: float, projects: Collection[str] | None = None) -> dict[str, int]:
         """How many runs ended not longer ago, by outcome; a busy system counts only the newest."""
         since = self._clock() - seconds(within_seconds)
-        return await self._db.read(lambda tx: store.count_ended(tx, since, MOST_COUNTED, projects))
+        return await self._db.read(lambda tx: store.count_ended(tx, since, projects))
 
     async def again(self, run_id: int) -> Submitted:
         """Queue a new run with the spec of an ended one, as it was then."""

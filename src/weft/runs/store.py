@@ -121,12 +121,20 @@ def count_live(tx: Transaction, projects: Collection[str] | None = None) -> dict
     }
 
 
-def count_ended(tx: Transaction, since: Moment, most: int, projects: Collection[str] | None = None) -> dict[str, int]:
-    """How many runs ended at or after ``since``, by outcome, among the ``most`` newest (of each project)."""
+MOST_COUNTED = 20_000
+"""How many of the newest runs, of each project, a count looks at, so that it never costs more than a moment."""
+
+
+def count_ended(tx: Transaction, since: Moment, projects: Collection[str] | None = None) -> dict[str, int]:
+    """How many runs ended at or after ``since``, by outcome."""
     counted: Counter[str] = Counter()
     for within in [[]] if projects is None else [[runs.c.project == name] for name in projects]:
         newest_ones = (
-            select(runs.c.outcome, runs.c.finished_at).where(*within).order_by(runs.c.id.desc()).limit(most).subquery()
+            select(runs.c.outcome, runs.c.finished_at)
+            .where(*within)
+            .order_by(runs.c.id.desc())
+            .limit(MOST_COUNTED)
+            .subquery()
         )
         ended = newest_ones.c.finished_at >= since
         query = select(newest_ones.c.outcome, func.count()).where(ended).group_by(newest_ones.c.outcome)

@@ -13,7 +13,7 @@ from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, cursor, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
-from weft.documents import AttemptDocument, RunDocument, attempt_document, listed, run_document
+from weft.documents import AttemptDocument, RunDocument, attempt_document, run_document
 from weft.errors import Invalid, NotFound
 from weft.runs.listing import Listing
 from weft.runs.model import Outcome, RunState, Submitted, Trigger
@@ -63,9 +63,9 @@ async def list_(call: Call) -> bytes:
         oldest_first=asked.sort == "id",
     )
 
-    async def found() -> Page[RunDocument]:
-        rows, next_ = await call.app.runs.page(listing)
-        return Page(items=[listed(row) for row in rows], next=None if next_ is None else cursor(next_))
+    async def found() -> Page[msgspec.Raw]:
+        seen = await call.app.runs.page(listing, call.shelf.kept)
+        return Page(items=call.shelf.shown(seen), next=None if seen.next is None else cursor(seen.next))
 
     return await call.shared((asked, listing.projects), found)
 
