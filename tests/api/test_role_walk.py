@@ -15,11 +15,19 @@ from tests.api.acting import Visitor
 from tests.api.walking import OPEN, WALK, Step, everything
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
-from weft.api.operation import Operation
+from weft.api.call import Call
+from weft.api.callers import Callers
+from weft.api.gateway import Gateway
+from weft.api.guards import Hosts
+from weft.api.operation import Operation, Operations
+from weft.api.rates import Rates
+from weft.api.server import Server
 from weft.api.v1 import operations
 
 EVERY = operations()
 OWN, FOREIGN = "shop", "foreignbank"
+TELLING = ("audit", "sequences")
+"""What tells that something was refused."""
 NOUNS = sorted({each.name.partition(".")[0] for each in EVERY})
 
 
@@ -90,12 +98,15 @@ async def answered(
     visitor: Visitor, operation: Operation, step: Step, project: str, *, expected: bool, who: str
 ) -> list[str]:
     path, body = await step.prepared(visitor.app, operation.path, project)
+    before = None if expected else await everything(visitor.app, but=TELLING)
     answer = await visitor.call(operation.method, path, body)
     told = f"{operation.name} ({operation.method} {path}) by {who}: {answer.status} {answer.data[:200]!r}"
     if (answer.status < 300) != expected:
         return [f"{told}, which {'should' if expected else 'must not'} be done"]
     if not expected and answer.status not in (401, 403, 404):
         return [f"{told}, which does not say that it is not allowed"]
+    if before is not None and await everything(visitor.app, but=TELLING) != before:
+        return [f"{told}, which has changed something all the same"]
     if "everywhere" not in who and project == OWN and FOREIGN.encode() in answer.data:
         return [f"{told}, which tells of another project"]
     return []
@@ -130,3 +141,25 @@ async def test_the_walk_sees_what_is_too_open_and_what_is_too_closed(crowd: Crow
     assert [each for each in too_open if "by viewer in it: 200" in each and "must not be done" in each]
     too_closed = await walked(crowd, show, Step(make=WALK["runs.show"].make, scope="own"))
     assert [each for each in too_closed if "by admin of another: 404" in each and "should be done" in each]
+
+
+async def hasty(call: Call) -> None:
+    """Acts, and never asks whether the caller may do this."""
+    await call.app.users.create("intruder", "correct horse battery", {EVERYWHERE: Role.ADMIN})
+
+
+@on_sqlite
+async def test_what_is_done_before_it_was_allowed_is_not_done(crowd: Crowd) -> None:
+    app, operations = crowd.nobody.app, Operations("hasty")
+    operations.post("/hasty", needs=Role.ADMIN)(hasty)
+    hosts = Hosts({"127.0.0.1"})
+    server = Server(Gateway(app, operations.all, Callers(app, hosts), hosts, Rates(0)))
+    port = await server.start("127.0.0.1", 0)
+    before = await everything(app)
+    try:
+        viewer = crowd.here[Role.VIEWER]
+        there = Visitor(viewer._session, app, f"http://127.0.0.1:{port}", viewer.token)
+        assert (await there.post("/v1/hasty")).status == 500
+    finally:
+        await server.close()
+    assert await everything(app) == before
