@@ -48,17 +48,33 @@ SHOWING = Size(kills=8, clients=2, every=(0.1, 0.3), down=(0.0, 0.1), acknowledg
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("R01")
     size = SHOWING if red else FULL if full else REDUCED
-    await embedded(report, size, red=red)
-    if not red:
-        with servers.postgresql() as database:
-            await distributed(report, "PostgreSQL and Redis", database, servers.redis, size)
-            await distributed(report, "PostgreSQL and RabbitMQ", database, servers.rabbitmq, size)
+    if red:
+        await embedded(report, size, red=True)
+    elif full:
+        await each_alone(report, size)
+    else:
+        await side_by_side(report, size)
     acknowledged = report.total.acknowledged
     report.expect(acknowledged >= size.acknowledged, f"only {acknowledged} submits were acknowledged")
     return report
 
 
-async def embedded(report: Report, size: Size, *, red: bool) -> None:
+async def each_alone(report: Report, size: Size) -> None:
+    await embedded(report, size)
+    await distributed(report, "PostgreSQL and Redis", servers.redis, size)
+    await distributed(report, "PostgreSQL and RabbitMQ", servers.rabbitmq, size)
+
+
+async def side_by_side(report: Report, size: Size) -> None:
+    """The same scenes at once: they mostly wait for what comes up again."""
+    await asyncio.gather(
+        embedded(report, size),
+        distributed(report, "PostgreSQL and Redis", servers.redis, size),
+        distributed(report, "PostgreSQL and RabbitMQ", servers.rabbitmq, size),
+    )
+
+
+async def embedded(report: Report, size: Size, *, red: bool = False) -> None:
     """SQLite, one control process and two workers."""
     with Cluster() as cluster:
         roles = [cluster.serve(), cluster.worker("w1"), cluster.worker("w2")]
@@ -66,11 +82,13 @@ async def embedded(report: Report, size: Size, *, red: bool) -> None:
         await scene(report, "SQLite", cluster, victims, size, red=red)
 
 
-async def distributed(
-    report: Report, name: str, database: servers.Server, start_broker: Callable[[], servers.Server], size: Size
-) -> None:
+async def distributed(report: Report, name: str, start_broker: Callable[[], servers.Server], size: Size) -> None:
     """Two control processes and two workers, whose servers are killed as well."""
-    with start_broker() as broker, Cluster(database=database.new_database(), broker=broker.url) as cluster:
+    with (
+        servers.postgresql() as database,
+        start_broker() as broker,
+        Cluster(database=database.new_database(), broker=broker.url) as cluster,
+    ):
         roles = [cluster.serve("serve1"), cluster.serve("serve2"), cluster.worker("w1"), cluster.worker("w2")]
         victims = [chaos.role_victim(role) for role in roles]
         victims += [chaos.server_victim(database), chaos.server_victim(broker)]

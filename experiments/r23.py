@@ -48,11 +48,12 @@ class Outage:
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
     report = Report("R23")
-    outage_seconds = 300.0 if full else 10.0
+    outage_seconds = 300.0 if full else 5.0 if red else 10.0
     with servers.postgresql() as database:
-        await scene(report, "Redis", database, servers.redis, outage_seconds, red=red)
+        scenes = [scene(report, "Redis", database, servers.redis, outage_seconds, red=red)]
         if not red:
-            await scene(report, "RabbitMQ", database, servers.rabbitmq, outage_seconds, red=False)
+            scenes.append(scene(report, "RabbitMQ", database, servers.rabbitmq, outage_seconds, red=False))
+        await asyncio.gather(*scenes)
     return report
 
 
