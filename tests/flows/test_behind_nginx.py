@@ -171,13 +171,14 @@ async def test_a_session_counts_at_every_gateway_whoever_made_it(scene: Scene) -
 
 async def test_nginx_is_believed_where_a_request_came_from_and_nobody_else_is(scene: Scene) -> None:
     far = aiohttp.TCPConnector(local_addr=("127.0.0.3", 0))
+    new = {"name": "ci", "grants": {"shop": "viewer"}}
     claim = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
     async with aiohttp.ClientSession(connector=far, headers=scene.key | claim) as session:
         for address, scheme in ((scene.nginx.url, "https"), (scene.gateway(0), "http"), (scene.gateway(1), "http")):
-            async with session.post(f"{address}/v1/runs", json=ECHO, ssl=scene.trust) as answer:
-                assert answer.status == 202
+            async with session.post(f"{address}/v1/keys", json=new, ssl=scene.trust) as answer:
+                assert answer.status == 201, await answer.text()
                 assert ("Strict-Transport-Security" in answer.headers) == (scheme == "https")
-    entries = await scene.app.audit.find({"action": "runs.start"})
+    entries = await scene.app.audit.find({"action": "keys.create"})
     assert [entry.address for entry in entries] == ["127.0.0.3"] * 3
 
 
