@@ -39,10 +39,10 @@ from weft.runs.model import NewRun, RunSpec
 from weft.workers.remote import RemoteBlobs, RemoteProtocol
 
 RED = "link:tell_once"
-LINES, LONG_LINES = 8, 100_000
+LINES, LONG_LINES = 5, 100_000
 """How many lines a run prints; and one in eight runs, whose log needs more than one call."""
 SCRIPT = """
-for line in 1 2 3 4 5 6 7 8; do echo "$PARAM_KEY $line"; sleep 0.1; done
+for line in 1 2 3 4 5; do echo "$PARAM_KEY $line"; sleep 0.1; done
 if [ "$PARAM_LONG" = 1 ]; then seq 100000; fi
 """
 ONCE_SECONDS = 0.3
