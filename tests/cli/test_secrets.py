@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.cli.commanding import Shell, on_a_terminal, weft
+from weft.access.model import Caller
 from weft.cli.noting import user
 
 CANARY = "kAnArY-on-the-line"
@@ -119,3 +120,18 @@ def test_weft_does_not_start_with_a_key_that_is_known_or_short(shell: Shell, key
     assert answer.code == 78
     assert "key 1 of secret_key must not be used" in answer.err
     assert not (shell.folder / "weft.db").exists()
+
+
+def test_what_was_refused_does_not_look_as_if_it_was_done(shell: Shell) -> None:
+    shell.apply("{}")
+    caller = Caller(name="ann", kind="user")
+    shell.act(lambda weft: weft.refusals.tell(caller, "runs.cancel", "not_allowed", target="run 7"))
+    assert "runs.cancel (refused)" in shell.ok("audit", "list").out
+    assert shell.document("audit", "list")[0]["data"] == {"refused": True, "code": "not_allowed"}
+
+
+def test_an_entry_of_a_command_has_what_was_before_and_what_is_after(shell: Shell) -> None:
+    shell.apply("tasks: [{name: fetch, kind: noop}]", "--yes")
+    shell.ok("tasks", "pause", "fetch")
+    data = shell.document("audit", "list")[0]["data"]
+    assert (data["before"], data["after"]) == ({}, {"paused": True})

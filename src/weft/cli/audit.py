@@ -65,9 +65,15 @@ def verify(context: typer.Context) -> None:
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
-    return (entry.id, ago(entry.at), entry.actor, entry.address, entry.action, entry.project, entry.target)
+    action = f"{entry.action} (refused)" if (_data(entry) or {}).get("refused") else entry.action
+    return (entry.id, ago(entry.at), entry.actor, entry.address, action, entry.project, entry.target)
 
 
 def _document(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(entry, name) for name in FIELDS}
-    return fields | {"at": iso(entry.at), "data": None if entry.data is None else json.loads(entry.data)}
+    return fields | {"at": iso(entry.at), "data": _data(entry)}
+
+
+def _data(entry: Entry) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None if entry.data is None else json.loads(entry.data)
+    return found

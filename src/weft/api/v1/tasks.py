@@ -213,6 +213,7 @@ async def apply(call: Call) -> Applied:
     how: How = call.query
     wanted = wanted_of(call.body)
     check_wanted(call, wanted.tasks, wanted.projects)
+    call.record = {"dry_run": True} if how.dry_run else None
     act = call.app.tasks.rehearse if how.dry_run else call.app.tasks.apply
     changes = await act(wanted, prune=how.prune, check=lambda changes: check_changes(call, changes))
     return Applied(applied=not how.dry_run, changes=[change_document(each) for each in changes])
