@@ -90,7 +90,7 @@ async def tokens(ground: Ground) -> str:
     token, _ = await scratch.app.tokens.issue(await scratch.app.keys.caller(key), 300)
     if (status := (await scratch.ask("GET", "/v1/session", Authorization=f"Bearer {token}")).status) != 200:
         raise Fault(f"a token that was just signed is answered with {status}")
-    forged = _forged(token)
+    forged = _forged(token, prefix=key.split("_")[1])
     for what, other in forged.items():
         status = (await scratch.ask("GET", "/v1/session", Authorization=f"Bearer {other}")).status
         if status != 401:
@@ -98,17 +98,19 @@ async def tokens(ground: Ground) -> str:
     return f"a token counts as it was signed; one {', '.join(forged)} is refused"
 
 
-def _forged(token: str) -> dict[str, str]:
+def _forged(token: str, prefix: str) -> dict[str, str]:
     """The same token in ways that must not count."""
     header, claims, signature = token.split(".")
     said, kid = _read(claims), _read(header)["kid"]
     none = _written({"alg": "none", "typ": "JWT", "kid": kid})
     strange = _written({"alg": "HS256", "typ": "JWT", "kid": "../../keys"})
+    other = _written({"alg": "EdDSA", "typ": "JWT", "kid": prefix})
     long = _written(said | {"exp": said["exp"] + 86_400})
     with_kid = _base64(hmac.digest(kid.encode(), f"{header}.{claims}".encode(), "sha256"))
     return {
         "without a signature": f"{none}.{claims}.",
         "of no algorithm": f"{none}.{claims}.{signature}",
+        "of another algorithm": f"{other}.{claims}.{signature}",
         "of a foreign key": f"{strange}.{claims}.{signature}",
         "that lasts a day longer": f"{header}.{long}.{signature}",
         "signed with what everybody knows": f"{header}.{claims}.{with_kid}",
