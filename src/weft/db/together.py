@@ -37,8 +37,9 @@ class Together(Generic[Asked, Answer]):
         size: Callable[[Asked], int] = lambda asked: 1,
         *,
         apart_seconds: float = 0.0,
+        urgent: bool = False,
     ) -> None:
-        self._db, self._work, self._size, self._apart = db, work, size, apart_seconds
+        self._db, self._work, self._size, self._apart, self._urgent = db, work, size, apart_seconds, urgent
         self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
         self._making: asyncio.Task[None] | None = None
 
@@ -73,7 +74,9 @@ class Together(Generic[Asked, Answer]):
         if not batch:
             return
         try:
-            answers = await self._db.transact(lambda tx: self._work(tx, [asked for asked, _ in batch]))
+            answers = await self._db.transact(
+                lambda tx: self._work(tx, [asked for asked, _ in batch]), urgent=self._urgent
+            )
         except Exception as problem:
             if len(batch) > 1 and not isinstance(problem, DatabaseDown):
                 await asyncio.gather(*(self._make([each]) for each in batch))

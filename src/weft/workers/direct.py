@@ -47,7 +47,12 @@ class DirectProtocol:
         return await opened(await self._leases.lease(worker_id, card.name, card.labels, want), self._secrets)
 
     async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
-        return await self._db.transact(lambda tx: self._beat(tx, worker_id, beat), urgent=True)
+        return (await self._db.transact(lambda tx: self.beat_all(tx, [(worker_id, beat)]), urgent=True))[0]
+
+    def beat_all(self, tx: Transaction, beats: Sequence[tuple[int, Beat]]) -> list[Orders]:
+        """The beats of several workers in one transaction, which locks them in the order of their ids."""
+        orders = {worker_id: self._beat(tx, worker_id, beat) for worker_id, beat in sorted(beats, key=_worker_id)}
+        return [orders[worker_id] for worker_id, _ in beats]
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await self._leases.ship(worker_id, [msgspec.structs.asdict(chunk) for chunk in chunks])
@@ -85,3 +90,7 @@ class DirectProtocol:
             held=tuple((run_id, attempt) for run_id, attempt, _ in held),
             cancel=tuple((run_id, attempt) for run_id, attempt, cancel in held if cancel),
         )
+
+
+def _worker_id(beat: tuple[int, Beat]) -> int:
+    return beat[0]

@@ -18,6 +18,7 @@ from weft.access.model import Caller
 from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
+from weft.db.together import Together
 from weft.errors import Conflict, LeaseLost, NotAllowed, Unknown
 from weft.ports import Blobs, Broker
 from weft.runs import lease_store
@@ -32,6 +33,9 @@ from weft.workers.wire import PROTOCOL, Enrolling, Told, Welcome, ending_of
 log = logging.getLogger(__name__)
 
 MOST_OWNERS = 10_000
+
+BEATS_APART_SECONDS = 0.1
+"""A beat may wait that long for others, so that hundreds of workers cost a few commits a second and not one each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Gate:
     ) -> None:
         self._db, self._protocol, self._clock = db, protocol, clock
         self._waits, self._uploads = Waits(db, broker, look_seconds), Uploads(blobs)
+        self._beat_together = Together(db, protocol.beat_all, apart_seconds=BEATS_APART_SECONDS, urgent=True)
         self._owners: dict[int, Owner] = {}
 
     @property
@@ -85,7 +90,7 @@ class Gate:
 
     async def heartbeat(self, caller: Caller, worker_id: int, beat: Beat) -> Orders:
         await self._own(caller, worker_id)
-        return await self._protocol.heartbeat(worker_id, beat)
+        return await self._beat_together((worker_id, beat))
 
     async def ship(self, caller: Caller, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await self._own(caller, worker_id)

@@ -1,0 +1,51 @@
+"""The gate: workers that come through a gateway share transactions, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.runs.acting import submit
+from weft.access.model import Caller
+from weft.app import App
+from weft.workers import store
+from weft.workers.protocol import Beat, Card, Orders
+
+BEAT = Beat(state="online", running=1, done=0)
+
+
+async def enter(app: App, name: str) -> tuple[Caller, int]:
+    """A worker with a key of its own."""
+    key, _ = await app.keys.create(name, {}, by="test", kind="worker")
+    caller = Caller(name=name, kind="worker", id=key.id)
+    card = Card(name=name, host="far", pid=1, version="0", capacity=1)
+    return caller, await app.gate.join(caller, card, key.prefix + "0000")
+
+
+async def test_beats_that_come_together_are_answered_each_for_itself(app: App) -> None:
+    holding, stopping, lost, idle = [await enter(app, name) for name in ("holding", "stopping", "lost", "idle")]
+    kept, cancelled = await submit(app), await submit(app)
+    [first] = await app.gate.lease(*holding, 1)
+    [second] = await app.gate.lease(*stopping, 1)
+    assert (first.run_id, second.run_id) == (kept, cancelled)
+    await app.runs.cancel(cancelled)
+    await app.db.transact(lambda tx: store.declare_offline(tx, lost[1]))
+
+    beating = [app.gate.heartbeat(*worker, BEAT) for worker in (stopping, idle, lost, holding)]
+    assert await asyncio.gather(*beating) == [
+        Orders(held=((cancelled, 1),), cancel=((cancelled, 1),)),
+        Orders(),
+        Orders(lost=True),
+        Orders(held=((kept, 1),)),
+    ]
+    beats = await app.db.read(store.beats)
+    assert beats == {holding[1]: 1, stopping[1]: 1, idle[1]: 1}
+
+
+async def test_a_worker_that_says_goodbye_among_others_is_told_of_alone(app: App) -> None:
+    leaving, staying = await enter(app, "leaving"), await enter(app, "staying")
+    goodbye = Beat(state="offline", running=0, done=0)
+    await asyncio.gather(app.gate.heartbeat(*staying, BEAT), app.gate.heartbeat(*leaving, goodbye))
+    assert {worker.name: worker.state for worker in await app.workers.all()} == {
+        "leaving": "offline",
+        "staying": "online",
+    }
