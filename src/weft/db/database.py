@@ -102,7 +102,8 @@ class Database:
     async def glance(self, work: Unit[T]) -> T:
         """A read that is short whatever the database holds: SQLite does it at once, sooner than a thread would begin.
 
-        Nothing else happens meanwhile, so it must look at no more than a few pages.
+        Nothing else happens meanwhile, so it must look at no more than a few pages. A server may answer each statement
+        from another state.
         """
         self._check_open()
         seen = self._engines.glance(work)

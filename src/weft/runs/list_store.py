@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Select, bindparam, func, select
+from sqlalchemy import ARRAY, BigInteger, ColumnElement, Select, any_, bindparam, func, select
 
 from weft.db import schema
 from weft.db.database import Transaction
@@ -42,7 +42,9 @@ TROUBLES = {RunState.FAILED.value: FAILED, RunState.CANCELLED.value: CANCELLED}
 Page = tuple[list[int], int | None]
 """Ids in the order of the list, and the place to go on from where there may be more."""
 
-_BY_ID = select(*RUN).where(runs.c.id.in_(bindparam("ids", expanding=True)))
+_IN_LIST = select(*RUN).where(runs.c.id.in_(bindparam("ids", expanding=True)))
+_IN_ARRAY = select(*RUN).where(runs.c.id == any_(bindparam("ids", type_=ARRAY(BigInteger()))))
+"""One value instead of fifty, where the database has such."""
 _decode_spec = msgspec.json.Decoder(RunSpec).decode
 _STATES = {state.value: state for state in RunState}
 
@@ -75,7 +77,8 @@ def page(tx: Transaction, wanted: Listing) -> Page:
 
 def rows(tx: Transaction, ids: Sequence[int]) -> dict[int, Row]:
     """The runs of these ids."""
-    found = tx.rows(_BY_ID, {"ids": ids}) if ids else []
+    query = _IN_ARRAY if tx.connection.dialect.name == "postgresql" else _IN_LIST
+    found = tx.rows(query, {"ids": ids}) if ids else []
     return {row[ID]: row for row in found}
 
 
