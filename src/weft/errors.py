@@ -82,7 +82,7 @@ class QueueFull(WeftError):
             f"project {project} has {limit} runs waiting, which is its limit; "
             f"try again in {retry_after_seconds} s or raise max_queued of the project"
         )
-        self.retry_after_seconds = retry_after_seconds
+        self.project, self.limit, self.retry_after_seconds = project, limit, retry_after_seconds
 
 
 class DatabaseDown(WeftError):

@@ -8,6 +8,7 @@ from tests.api.acting import Visitor
 from tests.conftest import SetClock
 from tests.runs.acting import Hand, new_run, submit_many
 from tests.tasks.scene import keep, noop
+from tests.waiting import eventually
 from weft.access.model import Role
 from weft.cli.output import as_json
 from weft.documents import run_document, task_document
@@ -215,3 +216,20 @@ async def test_the_first_event_of_a_run_tells_who_started_it(admin: Visitor) -> 
     await admin.app.tasks.start("default", "prices")
     found = (await admin.get("/v1/events/history?kind=run_queued")).json["items"]
     assert [event["data"] for event in found] == [{}, *[{"by": "key:test"}] * 3]
+
+
+async def test_a_full_queue_takes_runs_again_once_there_is_room(admin: Visitor) -> None:
+    await admin.call("PUT", "/v1/projects/shop", {"max_queued": 1})
+    run = {"project": "shop", "kind": "noop"}
+    first = await admin.post("/v1/runs", run)
+    refused = [await admin.post("/v1/runs", run) for _ in range(3)]
+    assert {(each.status, each.json["code"], each.headers["Retry-After"]) for each in refused} == {
+        (429, "queue_full", "5")
+    }
+    assert (await admin.post("/v1/runs", run | {"project": "news"})).status == 202
+    await admin.post(f"/v1/runs/{first.json['run_id']}/cancel")
+    await eventually(lambda: is_accepted(admin, run))
+
+
+async def is_accepted(visitor: Visitor, run: dict[str, str]) -> bool:
+    return (await visitor.post("/v1/runs", run)).status == 202

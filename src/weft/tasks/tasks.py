@@ -13,8 +13,9 @@ from weft.access.witness import tell
 from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound
+from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound, QueueFull
 from weft.events import Fact
+from weft.runs.full import FullQueues
 from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
 from weft.tasks import applying, store
@@ -40,6 +41,7 @@ class Tasks:
     ) -> None:
         self._db, self._runs, self._clock, self._check_spec = db, runs, clock, check_spec
         self._submit_together = Together(db, self._admit_all, len)
+        self._full = FullQueues()
 
     async def all(self, project: str | None = None) -> list[Stored]:
         return await self._db.read(lambda tx: store.every(tx, project))
@@ -124,7 +126,12 @@ class Tasks:
     async def submit(self, asked: Sequence[Start | NewRun]) -> list[Submitted]:
         """Queue runs of tasks, and runs that belong to none, all or none; what several callers submit at the same time
         is one transaction."""
-        return await self._submit_together(asked)
+        self._full.refuse(each.project for each in asked)
+        try:
+            return await self._submit_together(asked)
+        except QueueFull as problem:
+            self._full.note(problem)
+            raise
 
     def _admit_all(self, tx: Transaction, submits: Sequence[Sequence[Start | NewRun]]) -> list[list[Submitted]]:
         runs = new_runs(tx, [each for asked in submits for each in asked], self._check_spec)
