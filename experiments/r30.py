@@ -37,7 +37,6 @@ RUN_SECONDS = 0.1
 MOST_QUEUED = 200
 HANDS = 512
 REFUSALS = {"429 queue_full", "429 too_many_requests", "503 overloaded"}
-READ_SECONDS = 1.0
 FLAT_BYTES = 48 << 20
 """By how much the gateway may grow: the buffers of some hundred connections, and what an allocator keeps."""
 STILL_BYTES = 16 << 20
@@ -59,9 +58,19 @@ class Size:
     floor_seconds: float
     """Waits of others up to this are fine even where a quiet system is more than twice as fast: its waits are a few
     milliseconds, and all the processes of the experiment share the cores with the gateway."""
+    read_seconds: float
 
 
-REDUCED = Size(capacity=8, ramp=(30, 60), step_seconds=1.0, quiet_seconds=1.5, overload_seconds=4.0, floor_seconds=1.0)
+# A machine that tests may have much else to do.
+REDUCED = Size(
+    capacity=8,
+    ramp=(30, 60),
+    step_seconds=1.0,
+    quiet_seconds=1.5,
+    overload_seconds=4.0,
+    floor_seconds=1.5,
+    read_seconds=2.0,
+)
 FULL = Size(
     capacity=10,
     ramp=(20, 40, 60, 70, 80, 90, 100),
@@ -69,8 +78,17 @@ FULL = Size(
     quiet_seconds=30.0,
     overload_seconds=300.0,
     floor_seconds=0.25,
+    read_seconds=1.0,
 )
-SHOWING = Size(capacity=8, ramp=(60,), step_seconds=0.5, quiet_seconds=0.5, overload_seconds=3.0, floor_seconds=1.0)
+SHOWING = Size(
+    capacity=8,
+    ramp=(60,),
+    step_seconds=0.5,
+    quiet_seconds=0.5,
+    overload_seconds=3.0,
+    floor_seconds=1.5,
+    read_seconds=2.0,
+)
 
 
 class Scene:
@@ -173,7 +191,7 @@ async def offer(report: Report, name: str, scene: Scene, sustained: int, *, red:
     report.expect(loud <= allowed, f"{name}: others waited {loud:.2f} s (p95), {allowed:.2f} s are allowed")
     judge_memory(report, name, scene.vitals, memory)
     judge_greedy(report, name, greedy, sustained * TIMES)
-    judge_reads(report, name, reads)
+    judge_reads(report, name, reads, size.read_seconds)
     if not red:
         await recover(report, name, scene, allowed, ended)
     for role in others:
@@ -218,10 +236,10 @@ def judge_greedy(report: Report, name: str, seen: Figures, wanted: float) -> Non
     judge_answers(report, name, seen, {"202"} | REFUSALS)
 
 
-def judge_reads(report: Report, name: str, seen: Figures) -> None:
+def judge_reads(report: Report, name: str, seen: Figures, allowed: float) -> None:
     slow = seen.share(0.99)
     report.note(f"{name}: p99 of {len(seen.latencies)} reads {slow * 1000:.0f} ms")
-    report.expect(slow < READ_SECONDS, f"{name}: reads took {slow:.2f} s (p99), less than {READ_SECONDS:g} s is wanted")
+    report.expect(slow < allowed, f"{name}: reads took {slow:.2f} s (p99), less than {allowed:g} s is wanted")
     judge_answers(report, name, seen, {"200"})
 
 
