@@ -178,9 +178,9 @@ async def judge(report: Report, scene: Scene) -> None:
 
 def speak_as_the_driver_does() -> None:
     """Try each transaction once, and let the driver's own errors through."""
-    from weft.db.server import ServerEngines
+    from weft.db.server import ServerEngines, _tried
 
-    def transact(self: Any, work: Any, first: str | None = None) -> Any:
-        return self._try(work, first)
+    def transact(self: Any, work: Any, first: str | None = None, engine: Any = None) -> Any:
+        return _tried(engine or self.engine, work, first)
 
     ServerEngines._transact = transact  # type: ignore[method-assign]
