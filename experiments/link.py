@@ -13,8 +13,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from itertools import count, cycle, islice
 from typing import Any
@@ -26,6 +25,7 @@ from experiments.certificates import issue
 from experiments.cluster import Cluster, Role
 from experiments.gate import PATIENT
 from experiments.history import Story
+from experiments.meanwhile import meanwhile
 from experiments.namespace import Namespace
 from experiments.report import Report
 from experiments.submitter import TASK
@@ -166,7 +166,7 @@ except OSError as problem:
 
 async def observe(report: Report, cluster: Cluster, app: App, network: Namespace, size: Size) -> None:
     began, stream = time.monotonic(), Stream(app)
-    async with flowing(stream.flow):
+    async with meanwhile(stream.flow):
         await cut_again_and_again(network, size)
     name, patience = f"{size.cuts} cuts", 60 + 4 * size.lease_seconds
     more = {"kills": size.cuts, "seconds": time.monotonic() - began}
@@ -188,19 +188,6 @@ EARLIER = (
     .group_by(schema.attempts.c.outcome)
 )
 """How the attempts ended that were followed by others."""
-
-
-@asynccontextmanager
-async def flowing(flow: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Let ``flow`` go on until the block ends; what it was about to do then it does not."""
-    task = asyncio.ensure_future(flow())
-    try:
-        yield
-        if task.done():
-            await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def cut_again_and_again(network: Namespace, size: Size) -> None:

@@ -20,6 +20,7 @@ from experiments import checker
 from experiments.callers import Callers
 from experiments.cluster import Cluster
 from experiments.gauges import Gauges, Use
+from experiments.meanwhile import meanwhile
 from experiments.proxy import Fault, Proxy
 from experiments.report import Report
 from tests import servers
@@ -163,7 +164,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
 async def observe(report: Report, size: Size, database: servers.Server, broker: servers.Server) -> None:
     began = time.monotonic()
     async with opened(size, database, broker) as scene:
-        async with flowing(scene.callers.call_forever, scene.gauges.look_forever, scene.gauges.probe_forever):
+        async with meanwhile(scene.callers.call_forever, scene.gauges.look_forever, scene.gauges.probe_forever):
             await eventually(lambda: scene._all_is_well(0.0), 30)
             scene.gauges.take_as_normal()
             await scene.strike_all(report)
@@ -233,21 +234,6 @@ def listener(heard: list[float]) -> Callable[[asyncio.StreamReader, asyncio.Stre
             writer.close()
 
     return listen
-
-
-@asynccontextmanager
-async def flowing(*flows: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Let all of it go on until the block ends."""
-    tasks = [asyncio.ensure_future(flow()) for flow in flows]
-    try:
-        yield
-        for task in tasks:
-            if task.done():
-                await task
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def judge(report: Report, scene: Scene) -> None:
