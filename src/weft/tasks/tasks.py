@@ -31,6 +31,7 @@ from weft.tasks.telling import tell_changes
 MOST_BACKFILLED = 10_000
 
 CheckChanges = Callable[[Sequence[Change]], None]
+Asked = Sequence[Start | NewRun]
 
 
 class Tasks:
@@ -127,13 +128,35 @@ class Tasks:
         """Queue runs of tasks, and runs that belong to none, all or none; what several callers submit at the same time
         is one transaction."""
         self._full.refuse(each.project for each in asked)
-        try:
-            return await self._submit_together(asked)
-        except QueueFull as problem:
-            self._full.note(problem)
-            raise
+        answer = await self._submit_together(asked)
+        if isinstance(answer, QueueFull):
+            self._full.note(answer)
+            raise QueueFull(answer.project, answer.limit)
+        return answer
 
-    def _admit_all(self, tx: Transaction, submits: Sequence[Sequence[Start | NewRun]]) -> list[list[Submitted]]:
+    def _admit_all(self, tx: Transaction, submits: Sequence[Asked]) -> Sequence[list[Submitted] | QueueFull]:
+        """The answer to each submit; one that does not fit into its queue harms no other."""
+        try:
+            return self._admit(tx, submits)
+        except QueueFull:  # nothing was written yet
+            return self._admit_each(tx, submits)
+
+    def _admit_each(self, tx: Transaction, submits: Sequence[Asked]) -> list[list[Submitted] | QueueFull]:
+        """One after the other; what comes after the first that its queue has no room for is not looked at."""
+        full: dict[str, QueueFull] = {}
+        answers: list[list[Submitted] | QueueFull] = []
+        for asked in submits:
+            refusal = next((full[each.project] for each in asked if each.project in full), None)
+            if refusal is None:
+                try:
+                    answers += self._admit(tx, [asked])
+                    continue
+                except QueueFull as problem:
+                    refusal = full[problem.project] = problem
+            answers.append(refusal)
+        return answers
+
+    def _admit(self, tx: Transaction, submits: Sequence[Asked]) -> list[list[Submitted]]:
         runs = new_runs(tx, [each for asked in submits for each in asked], self._check_spec)
         answers = iter(self._runs.admit(tx, runs))
         return [list(islice(answers, len(asked))) for asked in submits]
