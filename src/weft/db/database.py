@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -23,6 +24,11 @@ from weft.errors import DatabaseDown, Invalid
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LONGEST_TURN_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while others wait for it. A database thread gives it up at each question
+to the database, several times in a transaction; with the usual 5 ms a busy event loop would make that the longest part.
+"""
 
 
 class Raced(Exception):
@@ -122,6 +128,7 @@ class Database:
 
 def open_database(url: str, *, pool: int = 4) -> Database:
     """Open by URL; the scheme picks the kind. Nothing is created or migrated yet."""
+    sys.setswitchinterval(LONGEST_TURN_SECONDS)
     scheme = url.split(":", 1)[0]
     if scheme == "sqlite":
         from weft.db.sqlite import SqliteEngines
