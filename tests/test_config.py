@@ -321,3 +321,15 @@ def test_on_postgresql_its_own_notices_are_the_broker() -> None:
 
 def test_labels_are_a_set() -> None:
     assert loaded(labels=" eu, gpu ,eu,, ").label_set == ("eu", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [
+        ({}, "http://127.0.0.1:7000"),
+        ({"tls_certificate": "chain.pem"}, "https://127.0.0.1:7000"),
+        ({"host": "::1"}, "http://[::1]:7000"),
+    ],
+)
+def test_the_address_says_how_the_gateway_is_reached(told: dict[str, str], address: str) -> None:
+    assert Config(port=7000, **told).address == address  # type: ignore[arg-type]

@@ -124,6 +124,12 @@ class Config:
         return self.blobs or f"file:{self.folder / 'blobs'}"
 
     @property
+    def address(self) -> str:
+        """Where the gateway answers, as a URL."""
+        scheme = "https" if self.tls_certificate else "http"
+        return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
     def label_set(self) -> tuple[str, ...]:
         return tuple(sorted({label.strip() for label in self.labels.split(",") if label.strip()}))
 

@@ -85,8 +85,8 @@ async def _listen(app: App) -> Server:
     from weft.api.door import open_server
 
     server = open_server(app)
-    port = await server.start(app.config.host, app.config.port)
-    log.info("weft answers", extra={"address": f"http://{app.config.host}:{port}"})
+    await server.start(app.config.host, app.config.port)
+    log.info("weft answers", extra={"address": app.config.address})
     await welcome(app)
     return server
 

@@ -55,12 +55,7 @@ async def _up(config: Config, *, examples: bool) -> int:
 def _addresses(config: Config) -> str:
     if not config.port:
         return ""
-    scheme, host = (
-        "https" if config.tls_certificate else "http",
-        f"[{config.host}]" if ":" in config.host else config.host,
-    )
-    address = f"{scheme}://{host}:{config.port}"
-    return f" and answers on {address}; {address}/docs tells what can be asked there"
+    return f" and answers on {config.address}; {config.address}/docs tells what can be asked there"
 
 
 def roles(config: Config, *, examples: bool) -> list[Role]:

@@ -157,8 +157,7 @@ async def _running(config: Config, session: aiohttp.ClientSession) -> Visit | No
     if not config.port:
         return None
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)  # noqa: S104 - asked, not listened on
-    named = f"[{host}]" if ":" in host else host
-    visit = Visit(session, f"{'https' if config.tls_certificate else 'http'}://{named}:{config.port}")
+    visit = Visit(session, replace(config, host=host).address)
     try:
         alive = await visit.ask("GET", "/healthz")
     except (aiohttp.ClientError, TimeoutError, OSError):
