@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NOBODY = Caller(name="nobody", kind="nobody")
+ALWAYS = [(name.lower().encode(), value.encode()) for name, value in SECURITY.items()]
+HSTS = (b"strict-transport-security", b"max-age=31536000")
+MINE, NUMBERS = secrets.token_hex(6), count(1)
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
@@ -97,24 +101,14 @@ class Gateway:
         except Exception as error:
             response = self._problem(error, request, request_id)
         self._measure(request.method, response.status_code, time.monotonic() - began)
-        for name, value in SECURITY.items():
-            response.headers.setdefault(name, value)
-        if request.url.scheme == "https":
-            response.headers["Strict-Transport-Security"] = "max-age=31536000"
-        response.headers["X-Request-Id"] = request_id
+        add_headers(response, request_id, is_https=scope["scheme"] == "https")
         if request.method == "HEAD":
             response.body = b""
         await response(scope, receive, send)
-        log.debug(
-            "request",
-            extra={
-                "request_id": request_id,
-                "method": request.method,
-                "path": request.url.path,
-                "status": response.status_code,
-                "seconds": round(time.monotonic() - began, 4),
-            },
-        )
+        if log.isEnabledFor(logging.DEBUG):
+            told: dict[str, Any] = {"request_id": request_id, "method": request.method, "path": request.url.path}
+            told |= {"status": response.status_code, "seconds": round(time.monotonic() - began, 4)}
+            log.debug("request", extra=told)
 
     async def _converse(self, socket: WebSocket) -> None:
         """The one WebSocket there is. It takes the same way as a request until it is accepted."""
@@ -182,6 +176,16 @@ def _response(call: Call, answer: Any) -> Response:
     return Response(data, call.operation.status, call.headers, call.operation.media_type)
 
 
+def add_headers(response: Response, request_id: str, *, is_https: bool) -> None:
+    """What every answer says, unless it says otherwise itself."""
+    said = {name for name, _ in response.raw_headers}
+    response.raw_headers += [each for each in ALWAYS if each[0] not in said]
+    response.raw_headers.append((b"x-request-id", request_id.encode()))
+    if is_https:
+        response.raw_headers.append(HSTS)
+
+
 def _request_id(request: HTTPConnection) -> str:
+    """The caller's own, or one that no other process gives."""
     given = request.headers.get("x-request-id", "")
-    return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+    return given if REQUEST_ID.fullmatch(given) else f"{MINE}{next(NUMBERS):08x}"
