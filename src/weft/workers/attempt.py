@@ -17,7 +17,7 @@ from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
 
-LOST_GRACE_SECONDS = 2.0
+LOST_GRACE_SECONDS = 1.0
 """How long an attempt that was taken away may take to stop, whatever grace its task allows."""
 
 STOPPED = {

@@ -14,7 +14,7 @@ from weft.workers.protocol import Beat, Orders, WorkerProtocol
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 0.5
 """How soon a beat that was not delivered is followed by another."""
 
 
