@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from weft.app import App
 from weft.cli.first_admin import welcome
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
 from weft.config import Config
-from weft.errors import Invalid
+from weft.errors import DatabaseDown, Invalid
 from weft.loops import every, repeat
 
 if TYPE_CHECKING:
@@ -67,8 +68,10 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     stopped = asyncio.Event()
     on_stop(stopped.set)
     server = await _listen(app) if "gateway" in roles and config.port else None
+    if server is not None:
+        await _see_to(partial(welcome, app), stopped)
     if examples:
-        await app.add_examples()
+        await _see_to(app.add_examples, stopped)
     duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
     await stopped.wait()
     log.info("control process stops")
@@ -87,8 +90,18 @@ async def _listen(app: App) -> Server:
     server = open_server(app)
     await server.start(app.config.host, app.config.port)
     log.info("weft answers", extra={"address": app.config.address})
-    await welcome(app)
     return server
+
+
+async def _see_to(act: Callable[[], Awaitable[object]], stopped: asyncio.Event) -> None:
+    """Do what belongs to a start; a database that has just gone away is waited for, until weft is to stop."""
+    while not stopped.is_set():
+        try:
+            await act()
+            return
+        except DatabaseDown as problem:
+            log.warning("waiting for the database", extra={"why": str(problem)})
+            await asyncio.sleep(1)
 
 
 def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
