@@ -8,7 +8,9 @@ import msgspec
 
 from tests.api.acting import Visitor
 from tests.conftest import on_sqlite
+from tests.growing import TOO_MUCH, growth
 from tests.tasks.scene import keep, noop
+from weft.api.guards import check_depth
 
 JSON = {"Content-Type": "application/json"}
 DEEP = b'{"task": "prices", "params": {"n": ' + b"[" * 1000 + b"]" * 1000 + b"}}"
@@ -48,6 +50,15 @@ async def test_a_bad_body_is_refused(admin: Visitor) -> None:
     assert (await admin.get("/v1/runs/counts")).json["ready"] == 0
 
 
+def test_a_text_that_does_not_end_costs_no_more_than_its_length() -> None:
+    for end in ("", "\\", "\\\n"):
+
+        def look(text: str, end: str = end) -> None:
+            check_depth(f'{"[]" * 100}"{text}{end}'.encode())
+
+        assert growth(look, '\\"') < TOO_MUCH, end
+
+
 @on_sqlite
 async def test_a_body_of_another_type_is_refused(admin: Visitor) -> None:
     for media_type in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
@@ -69,7 +80,13 @@ ADDRESSES = {
     "/v1/runs/-1": 404,
     "/v1/runs/9223372036854775807": 404,
     "/v1/runs/9223372036854775808": 404,
+    "/v1/runs/" + "1" * 5000: 404,
+    "/v1/webhooks/" + "1" * 5000: 404,
     "/v1/runs/1%00": 422,
+    "/v1/ru%0Ans": 404,
+    "/v1/runs/1/log%0A": 404,
+    "/v1/runs%3F": 404,
+    "/v1/runs%23": 404,
     "/v1/runs/%D9%A3": 404,
     "/v1/runs/1/log?attempt=0": 422,
     "/v1/tasks/shop/%00": 422,

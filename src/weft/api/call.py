@@ -98,7 +98,7 @@ class Call:
     def number(self, name: str, what: str) -> int:
         """A path parameter that is the number of a thing."""
         text = self.path(name)
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LARGEST_ID:
+        if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= LARGEST_ID:
             raise NotFound(what, text)
         return int(text)
 
@@ -127,6 +127,7 @@ class Call:
         return f"00-{found['trace']}-{found['span']}-{found['flags']}" if found else ""
 
 
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _ETAG = re.compile(r'"\d{1,18}"', re.ASCII)
 _TRACE = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?:-.*)?"

@@ -75,7 +75,7 @@ class Routes:
         if path in self._fixed:
             return self._fixed[path], {}
         for pattern, methods in self._patterns:
-            if found := pattern.match(path):
+            if found := pattern.fullmatch(path):
                 return methods, found.groupdict()
         raise Refused("not_found", f"there is nothing at {path[:200]}")
 
@@ -106,7 +106,7 @@ class Gateway:
             response.body = b""
         await response(scope, receive, send)
         if log.isEnabledFor(logging.DEBUG):
-            told: dict[str, Any] = {"request_id": request_id, "method": request.method, "path": request.url.path}
+            told: dict[str, Any] = {"request_id": request_id, "method": request.method, "path": request.scope["path"]}
             told |= {"status": response.status_code, "seconds": round(time.monotonic() - began, 4)}
             log.debug("request", extra=told)
 
@@ -114,8 +114,8 @@ class Gateway:
         """The one WebSocket there is. It takes the same way as a request until it is accepted."""
         try:
             self._hosts.check(socket)
-            if socket.url.path != sockets.PATH:
-                raise Refused("not_found", f"there is nothing at {socket.url.path[:200]}")
+            if socket.scope["path"] != sockets.PATH:
+                raise Refused("not_found", f"there is nothing at {socket.scope['path'][:200]}")
             operation, _ = self._routes.find("GET", "/v1/events")
             caller = await self._caller(socket, operation)
             conversation = EventSocket(self.app, socket, caller, self._again(socket, operation))
@@ -132,7 +132,7 @@ class Gateway:
     async def _answer(self, request: Request, request_id: str) -> Response:
         check_head(request)
         self._hosts.check(request)
-        operation, values = self._routes.find(request.method, request.url.path)
+        operation, values = self._routes.find(request.method, request.scope["path"])
         request.scope["path_params"] = dict(values)
         caller = await self._caller(request, operation)
         shared = (self._alike, self._shelf)
@@ -161,7 +161,7 @@ class Gateway:
 
     def _problem(self, error: Exception, request: HTTPConnection, request_id: str) -> Response:
         if not isinstance(error, WeftError):
-            log.exception("a request failed", extra={"request_id": request_id, "path": request.url.path})
+            log.exception("a request failed", extra={"request_id": request_id, "path": request.scope["path"]})
         problem, headers = problem_of(error, request_id)
         return Response(encoded(problem), problem.status, headers, "application/problem+json")
 

@@ -82,7 +82,7 @@ async def read_body(request: Request, operation: Operation) -> bytes:
             body = await _gathered(request, operation.largest_body)
     except TimeoutError:
         raise Refused("too_slow", f"the body did not arrive within {BODY_SECONDS:g} s") from None
-    _check_depth(body)
+    check_depth(body)
     return body
 
 
@@ -95,10 +95,12 @@ async def _gathered(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+_BRACKETS = re.compile(rb'"(?:[^"\\]+|\\.?)*+"?|[\[{]|[\]}]', re.DOTALL)
+"""Texts, also one that does not end, so that each byte is looked at once; and brackets between them."""
 
 
-def _check_depth(body: bytes | bytearray) -> None:
+def check_depth(body: bytes | bytearray) -> None:
+    """Refuse JSON that is nested so deeply that reading it could break something."""
     if body.count(b"[") + body.count(b"{") <= DEEPEST:
         return
     depth = 0
