@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growing import TOO_MUCH, growth
 from weft import logs
 from weft.redaction import MASK, MaskedStream, Values, in_process, is_secret, redacted, redacted_tree
 
@@ -134,3 +135,13 @@ def test_no_log_line_shows_a_secret(known: str, form: str) -> None:
     assert "hunter22" not in line
     assert CANARY not in line
     assert json.dumps(CANARY)[1:-1] not in line
+
+
+@pytest.mark.parametrize("unit", ["a", "a-", "pass", "token ", "redis://", "postgres+", "a://b:c", "x@", 'pwd="'])
+def test_a_long_text_costs_no_more_than_its_length(unit: str) -> None:
+    assert growth(redacted, unit) < TOO_MUCH
+
+
+def test_passwords_are_masked_wherever_a_url_begins() -> None:
+    assert redacted("to -https://ada:hunter22@shop.example/x") == f"to -https://{MASK}@shop.example/x"
+    assert redacted("(postgresql+psycopg://weft:a/b@c d") == f"(postgresql+psycopg://{MASK}@c d"

@@ -28,15 +28,16 @@ WORDS = "pass(?:word|wd|phrase)?|pwd|secret|token|authorization|api[_-]?key|cook
 SECRET_NAME = re.compile(rf"(?:^|[_.\-])(?:{WORDS})s?(?:$|[_.\-](?:key|value|id|hash)?$)", re.IGNORECASE)
 """A field that is called so holds a secret: ``db_password``, ``X-Api-Key``; not ``passed`` nor ``token_count``."""
 
-USERINFO = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"<>]*@", re.IGNORECASE)
-SERVERS = re.compile(r"(\b(?:postgres|mysql|mariadb|redis|amqp)[a-z+]*://)\S*@", re.IGNORECASE)
+USERINFO = re.compile(r"((?<=[\w+.-])://)[^\s/?#'\"<>]*@")
+SERVER = re.compile(r"(?:postgres|mysql|mariadb|redis|amqp)[a-z+]{0,30}://", re.IGNORECASE)
 """Their URLs have no @ but after a password, which may have any character."""
+UNBROKEN = re.compile(r"\S+")
 SCHEMES = re.compile(
     r"\b(Bearer(?=\s+\S)|(?:Basic|Digest|Negotiate|Token)(?=\s+\S*[0-9=]|\s+\S{20}))(\s+)[\w.~+/=:-]{6,}", re.IGNORECASE
 )
 OUR_KEYS = re.compile(r"\b(weft_[0-9a-f]{12}_)[0-9a-f]{16,}")
 ASSIGNED = re.compile(
-    rf"(?P<name>[\w.\-]*(?:{WORDS})s?)(?P<is>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"'}}\])]+)",
+    rf"(?<![\w.\-])(?P<name>[\w.\-]*(?:{WORDS})s?)(?P<is>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"'}}\])]+)",
     re.IGNORECASE,
 )
 
@@ -160,7 +161,8 @@ def _names_secret(name: str) -> bool:
 def redacted(text: str) -> str:
     """A text for people, without known values, passwords of URLs, credentials and what secret names are set to."""
     text = in_process.text(text)
-    text = USERINFO.sub(rf"\1{MASK}@", SERVERS.sub(rf"\1{MASK}@", text))
+    if "@" in text:
+        text = USERINFO.sub(rf"\1{MASK}@", UNBROKEN.sub(_without_password, text))
     text = SCHEMES.sub(rf"\1\2{MASK}", text)
     text = OUR_KEYS.sub(rf"\1{MASK}", text)
     return ASSIGNED.sub(_without_value, text)
@@ -179,6 +181,14 @@ def redacted_tree(value: Any) -> Any:
 
 def _of_field(name: object, value: Any) -> Any:
     return MASK if is_secret(name) and value not in (None, "", True, False) else redacted_tree(value)
+
+
+def _without_password(found: re.Match[str]) -> str:
+    """Looked for in this order, and not by one pattern, so that a long text takes no longer than its length."""
+    text = found[0]
+    end = text.rfind("@")
+    server = SERVER.search(text, 0, end) if end > 0 else None
+    return text if server is None else text[: server.end()] + MASK + text[end:]
 
 
 def _without_value(found: re.Match[str]) -> str:
