@@ -8,7 +8,7 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import hiredis
@@ -127,8 +127,7 @@ class Connection(asyncio.Protocol):
         await self._closed
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods alone
         line: socket.socket | None = transport.get_extra_info("socket")
         if line is not None:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
