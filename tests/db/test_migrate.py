@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, inspect, select, text, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 
 from tests import servers
 from tests.conftest import running
@@ -64,6 +77,24 @@ def test_a_new_database_gets_every_table(engine: Engine) -> None:
     assert migrate(engine) == schema.VERSION
     assert set(described(engine)) == set(schema.metadata.tables)
     assert version_of(engine) == schema.VERSION
+
+
+def test_texts_are_the_same_only_byte_by_byte(engine: Engine) -> None:
+    migrate(engine)
+    names = ["shop", "Shop", "shop ", "shöp"]
+    with engine.begin() as connection:
+        for name in names:
+            connection.execute(insert(schema.projects).values(name=name, weight=1.0))
+        found = connection.execute(select(schema.projects.c.name)).scalars().all()
+    assert sorted(found) == sorted(names)
+
+
+def test_an_index_of_what_is_rarely_set_has_no_other_rows(engine: Engine, database_kind: str) -> None:
+    migrate(engine)
+    indexes = {index["name"]: index.get("dialect_options", {}) for index in inspect(engine).get_indexes("runs")}
+    if database_kind != "mariadb":
+        assert "NOT NULL" in str(indexes["runs_leased"][f"{engine.dialect.name}_where"])
+    assert "runs_ready" in indexes
 
 
 def test_a_database_that_is_up_to_date_is_left_alone(engine: Engine) -> None:

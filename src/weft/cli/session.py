@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -75,8 +76,10 @@ def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App],
 
 async def opened(config: Config) -> App:
     """The app; what is wrong with its URLs is a wrong configuration, not a wrong command."""
+    gc.disable()  # nothing of what is imported is ever garbage, and to look for it takes a tenth of the time
     from weft.app import open_app
 
+    gc.enable()
     try:
         _check_file(config)
         return await open_app(config)

@@ -14,6 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from weft.db import migrations, schema
 from weft.db.append_only import protect
+from weft.db.dress import dress
 from weft.errors import DatabaseDown, Misconfigured, SchemaNewer, UnsafeDatabase
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def _version(connection: Connection) -> int:
 
 
 def _create(connection: Connection, version: int) -> None:
+    dress(schema.metadata)
     schema.metadata.create_all(connection)
     protect(connection, schema.audit)
     connection.execute(insert(schema.schema_version).values(version=version))

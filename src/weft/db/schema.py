@@ -39,18 +39,15 @@ Json = Text().with_variant(Text(2**24 - 1), "mysql", "mariadb")
 Blob = LargeBinary().with_variant(LargeBinary(2**24 - 1), "mysql", "mariadb")
 Name = String(100)
 
-BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also the spaces at the end of a text
-
 
 def table(name: str, *parts: Any, **options: Any) -> Table:
-    """A table whose text compares byte by byte on every database."""
-    options |= {f"{kind}_{key}": value for kind in ("mysql", "mariadb") for key, value in BYTE_BY_BYTE.items()}
+    """A table whose text compares byte by byte on every database (``dress.py``)."""
     return Table(name, metadata, *parts, **options)
 
 
 def sparse(name: str, first: Column[Any], *rest: Any) -> Index:
     """An index over the rows where ``first`` is set; MySQL, which has no such thing, indexes all."""
-    return Index(name, first, *rest, postgresql_where=first.is_not(None), sqlite_where=first.is_not(None))
+    return Index(name, first, *rest, info={"sparse": first})
 
 
 # Ids are reserved before rows are written, so that a batch can be composed whole (db/bulk.py).

@@ -1,0 +1,22 @@
+"""What tables and indexes have beyond plain SQL, on databases that know it.
+
+It is put on when a database is made: each such word makes SQLAlchemy load all that it knows of that kind of database,
+which a command that only looks would wait for.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import MetaData
+
+BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also the spaces at the end of a text
+
+
+def dress(metadata: MetaData) -> None:
+    """Let text compare byte by byte, and sparse indexes have no more than they must."""
+    for table in metadata.tables.values():
+        for kind in ("mysql", "mariadb"):
+            table.dialect_kwargs.update({f"{kind}_{key}": value for key, value in BYTE_BY_BYTE.items()})
+        for index in table.indexes:
+            if "sparse" in index.info:
+                there = index.info["sparse"].is_not(None)
+                index.dialect_kwargs.update({"postgresql_where": there, "sqlite_where": there})
