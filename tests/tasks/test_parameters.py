@@ -95,6 +95,25 @@ def test_a_value_is_not_read_as_a_pattern_or_filled_again(value: str) -> None:
     assert fill({"x": "<{{a}}>", "y": "{{a}}"}, {"a": value}) == {"x": f"<{value}>", "y": value}
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("https://{{host}}{{path}}", {"host": "elsewhere/{{sec", "path": "ret:TOKEN}}"}),
+        ("{{{{host}}}}", {"host": "secret:TOKEN"}),
+        ("{{secret:{{host}}}}", {"host": "TOKEN"}),
+    ],
+)
+def test_values_cannot_name_a_secret_together_with_what_is_around_them(text: str, values: dict[str, str]) -> None:
+    given = resolve(dict.fromkeys(values, ""), values, "p/t")
+    with pytest.raises(Invalid, match="only the task itself may name a secret"):
+        fill({"url": text}, given)
+
+
+def test_a_task_names_secrets_in_its_spec_and_in_defaults() -> None:
+    spec = {"url": "https://{{host}}/?t={{secret:TOKEN}}"}
+    assert fill(spec, {"host": "{{secret:HOST}}"}) == {"url": "https://{{secret:HOST}}/?t={{secret:TOKEN}}"}
+
+
 def test_braces_that_name_nothing_stay() -> None:
     assert fill({"x": "{} {{}} {a} {{ }} ${a}"}, {}) == {"x": "{} {{}} {a} {{ }} ${a}"}
 

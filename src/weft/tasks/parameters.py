@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from weft.access.secrets import REFERENCE
 from weft.errors import Invalid
 
 PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -15,6 +16,8 @@ UNTOUCHED = {"script"}
 """Fields that are code: values reach them as environment variables, never as text to be executed."""
 TEXTS = {"argv", "interpreter", "env", "headers"}
 """Fields that hold nothing but texts: a number becomes its text there."""
+
+NAMED_BY_TASK = "only the task itself may name a secret"
 
 
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], task: str) -> dict[str, Any]:
@@ -24,7 +27,7 @@ def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], task: str) ->
             known = ", ".join(sorted(defaults)) or "none"
             raise Invalid(f"parameter of {task}", name, f"the task has these: {known}")
         if "{secret:" in str(value):
-            raise Invalid(f"parameter {name} of {task}", value, "only the task itself may name a secret")
+            raise Invalid(f"parameter {name} of {task}", value, NAMED_BY_TASK)
     values = {
         name: _typed(name, given[name], default) if name in given else default for name, default in defaults.items()
     }
@@ -70,12 +73,22 @@ def _filled(part: Any, values: Mapping[str, Any], *, text: bool) -> Any:
         whole = None if text else PLACEHOLDER.fullmatch(part)
         if whole and whole[1] in values:
             return values[whole[1]]
-        return PLACEHOLDER.sub(lambda found: _text(found, values), part)
+        return _put_together(part, values)
     if isinstance(part, Mapping):
         return {key: _filled(each, values, text=text) for key, each in part.items()}
     if isinstance(part, list | tuple):
         return [_filled(each, values, text=text) for each in part]
     return part
+
+
+def _put_together(part: str, values: Mapping[str, Any]) -> str:
+    """The text with its parameters; together they may name no secret that neither it nor one of them does."""
+    put = PLACEHOLDER.sub(lambda found: _text(found, values), part)
+    if named := set(REFERENCE.findall(put)):
+        named -= {name for text in (part, *map(str, values.values())) for name in REFERENCE.findall(text)}
+    if named:
+        raise Invalid("parameters", f"{{{{secret:{min(named)}}}}} together", NAMED_BY_TASK)
+    return put
 
 
 def _text(found: re.Match[str], values: Mapping[str, Any]) -> str:
