@@ -19,6 +19,7 @@ from weft.runs.full import FullQueues
 from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
 from weft.tasks import applying, store
+from weft.tasks.admitting import Asked, admit_what_fits
 from weft.tasks.applying import present
 from weft.tasks.changes import Change, Wanted, compare, settings_of
 from weft.tasks.model import ProjectSettings, Task
@@ -31,7 +32,6 @@ from weft.tasks.telling import tell_changes
 MOST_BACKFILLED = 10_000
 
 CheckChanges = Callable[[Sequence[Change]], None]
-Asked = Sequence[Start | NewRun]
 
 
 class Tasks:
@@ -135,26 +135,7 @@ class Tasks:
         return answer
 
     def _admit_all(self, tx: Transaction, submits: Sequence[Asked]) -> Sequence[list[Submitted] | QueueFull]:
-        """The answer to each submit; one that does not fit into its queue harms no other."""
-        try:
-            return self._admit(tx, submits)
-        except QueueFull:  # nothing was written yet
-            return self._admit_each(tx, submits)
-
-    def _admit_each(self, tx: Transaction, submits: Sequence[Asked]) -> list[list[Submitted] | QueueFull]:
-        """One after the other; what comes after the first that its queue has no room for is not looked at."""
-        full: dict[str, QueueFull] = {}
-        answers: list[list[Submitted] | QueueFull] = []
-        for asked in submits:
-            refusal = next((full[each.project] for each in asked if each.project in full), None)
-            if refusal is None:
-                try:
-                    answers += self._admit(tx, [asked])
-                    continue
-                except QueueFull as problem:
-                    refusal = full[problem.project] = problem
-            answers.append(refusal)
-        return answers
+        return admit_what_fits(submits, lambda some: self._admit(tx, some))
 
     def _admit(self, tx: Transaction, submits: Sequence[Asked]) -> list[list[Submitted]]:
         runs = new_runs(tx, [each for asked in submits for each in asked], self._check_spec)
