@@ -11,7 +11,8 @@ from tests.tasks.scene import keep, noop
 from tests.waiting import eventually
 from weft.access.model import Role
 from weft.cli.output import as_json
-from weft.documents import run_document, task_document
+from weft.documents.runs import run_document
+from weft.documents.tasks import task_document
 from weft.runs.model import Retry
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -14,7 +14,7 @@ from weft.access.model import EVERYWHERE, Caller, Role
 from weft.api.alike import Alike
 from weft.api.problems import Refused
 from weft.app import App
-from weft.documents import Shelf
+from weft.documents.shelf import Shelf
 from weft.errors import NOT_SHOWN, Invalid, NotFound
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from weft.clock import Moment, iso, seconds
-from weft.documents import attempt_document, run_document, task_document, task_page, worker_document
+from weft.documents.runs import attempt_document, run_document
+from weft.documents.tasks import task_document, task_page
+from weft.documents.workers import worker_document
 from weft.runs.model import Attempt, Run, RunSpec, RunState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule

@@ -34,7 +34,7 @@ from weft.api.rates import Rates
 from weft.api.sockets import EventSocket
 from weft.api.streams import Rechecks
 from weft.app import App
-from weft.documents import Shelf
+from weft.documents.shelf import Shelf
 from weft.errors import WeftError
 from weft.metrics import REQUEST_SECONDS, REQUESTS
 

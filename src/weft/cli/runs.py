@@ -42,7 +42,7 @@ def list_(
     where = _filter(context, state, task)
     found = ask(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
     from weft.cli.run_text import runs_table
-    from weft.documents import run_document
+    from weft.documents.runs import run_document
 
     answer(context, [run_document(run) for run in found], lambda: runs_table(found))
 
@@ -56,7 +56,7 @@ def show(context: typer.Context, run_id: RunId) -> None:
 
     run, attempts = ask(context, look)
     from weft.cli.run_text import run_text
-    from weft.documents import run_document
+    from weft.documents.runs import run_document
 
     answer(context, run_document(run, attempts), lambda: run_text(run, attempts))
 
@@ -71,7 +71,7 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
         return [await weft.runs.cancel(run_id) for run_id in run_ids]
 
     found = ask(context, cancel_each, changes=True)
-    from weft.documents import run_document
+    from weft.documents.runs import run_document
 
     words = {"running": "is asked to stop"}
     lines = [f"run {run.id} {words.get(run.state, 'is cancelled')}" for run in found]
@@ -137,7 +137,7 @@ def wait(
     """Wait until runs have ended; exit 0 if all succeeded, 1 otherwise."""
     from weft.cli.follow import all_succeeded, exit_unless, tell_unfinished, until_ended
     from weft.cli.run_text import runs_table
-    from weft.documents import run_document
+    from weft.documents.runs import run_document
 
     found = ask(context, lambda weft: until_ended(weft, run_ids, timeout))
     tell_unfinished(found, timeout)

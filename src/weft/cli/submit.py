@@ -67,7 +67,7 @@ def submit(
 def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> None:
     """Queue a run, tell its number, and see it to its end where that was asked for."""
     from weft.cli.follow import all_succeeded, exit_unless, stay, submitted_text
-    from weft.documents import run_document
+    from weft.documents.runs import run_document
 
     as_document = options_of(context).json
 

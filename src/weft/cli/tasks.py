@@ -17,7 +17,7 @@ from weft.errors import Conflict, Invalid
 if TYPE_CHECKING:
     from weft.app import App
     from weft.cli.task_text import TaskPage
-    from weft.documents import TaskDocument
+    from weft.documents.tasks import TaskDocument
     from weft.runs.model import Submitted
     from weft.tasks.changes import Change, Wanted
     from weft.tasks.store import Stored
@@ -38,7 +38,7 @@ def list_(context: typer.Context) -> None:
     """List tasks, what starts them and when they fire next."""
     found = ask(context, lambda weft: weft.tasks.all(options_of(context).project))
     from weft.cli.task_text import tasks_table
-    from weft.documents import task_document
+    from weft.documents.tasks import task_document
 
     answer(context, [task_document(stored) for stored in found], lambda: tasks_table(found))
 
@@ -68,7 +68,7 @@ def apply(
 ) -> None:
     """Make the tasks as a file says: show the difference, ask, and change all of it or nothing."""
     from weft.cli.changes import changes_text, confirm, summary, tell
-    from weft.documents import change_document
+    from weft.documents.tasks import change_document
     from weft.tasks import taskfile
 
     wanted = taskfile.read(file)
@@ -128,7 +128,7 @@ def resume(context: typer.Context, name: Name) -> None:
 def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
     """Delete a task. Its runs stay."""
     from weft.cli.changes import confirm
-    from weft.documents import task_document
+    from weft.documents.tasks import task_document
 
     project, task = full_name(context, name)
 
@@ -204,7 +204,7 @@ def _set_paused(context: Any, name: str, paused: bool) -> Stored:
 
 
 def _tell_stored(context: Any, stored: Stored, what: str) -> None:
-    from weft.documents import task_document
+    from weft.documents.tasks import task_document
 
     answer(context, task_document(stored), lambda: f"task {stored.task.full_name} {what}")
 
@@ -218,7 +218,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _page_document(page: TaskPage) -> TaskDocument:
     from weft.clock import now
-    from weft.documents import run_document, task_page, tick_document
+    from weft.documents.runs import run_document
+    from weft.documents.tasks import task_page, tick_document
 
     return task_page(
         page.stored,

@@ -97,7 +97,8 @@ async def _watch(app: App, interval: float) -> None:
 
 
 def _document(frame: Frame) -> dict[str, Any]:
-    from weft.documents import run_document, worker_document
+    from weft.documents.runs import run_document
+    from weft.documents.workers import worker_document
 
     return {
         "live": dict(frame.live),

@@ -22,7 +22,7 @@ HEADINGS = ("WORKER", "STATE", "RUNNING", "DONE", "LABELS", "LAST SEEN", "VERSIO
 def list_(context: typer.Context) -> None:
     """List the workers that are there, and those that left within the last hour."""
     found = ask(context, lambda weft: weft.workers.all())
-    from weft.documents import worker_document
+    from weft.documents.workers import worker_document
 
     answer(context, [worker_document(worker) for worker in found], lambda: workers_table(found))
 
@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Show one worker, with the circuit breakers that it holds."""
     worker = ask(context, lambda weft: weft.workers.get(name))
-    from weft.documents import worker_document
+    from weft.documents.workers import worker_document
 
     answer(context, worker_document(worker), lambda: _worker_text(worker))
 

@@ -11,7 +11,7 @@ from weft.api.paging import Page, cursor
 from weft.client.connection import Connection
 from weft.client.values import attempt_of, run_of
 from weft.clock import iso
-from weft.documents import AttemptDocument, RunDocument
+from weft.documents.runs import AttemptDocument, RunDocument
 from weft.runs.model import Attempt, NewRun, Run, Submitted
 
 MOST_A_PAGE = 500

@@ -12,7 +12,7 @@ from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import at, change_of, stored_of
 from weft.clock import Moment, iso
-from weft.documents import ChangeDocument, TaskDocument, TickDocument
+from weft.documents.tasks import ChangeDocument, TaskDocument, TickDocument
 from weft.runs.model import Submitted
 from weft.tasks.changes import Change, Wanted
 from weft.tasks.model import Task

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from weft.clock import Moment, moment
-from weft.documents import AttemptDocument, ChangeDocument, RunDocument, TaskDocument, WorkerDocument
+from weft.documents.runs import AttemptDocument, RunDocument
+from weft.documents.tasks import ChangeDocument, TaskDocument
+from weft.documents.workers import WorkerDocument
 from weft.runs.model import Attempt, Run, RunSpec
 from weft.tasks import taskfile
 from weft.tasks.changes import Change

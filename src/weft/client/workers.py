@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import worker_of
-from weft.documents import WorkerDocument
+from weft.documents.workers import WorkerDocument
 from weft.workers.workers import WorkerInfo
 
 

@@ -13,7 +13,7 @@ from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page, cursor, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
-from weft.documents import AttemptDocument, RunDocument, attempt_document, run_document
+from weft.documents.runs import AttemptDocument, RunDocument, attempt_document, run_document
 from weft.errors import Invalid, NotFound
 from weft.runs.listing import Listing
 from weft.runs.model import Outcome, RunState, Submitted, Trigger

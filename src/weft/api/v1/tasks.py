@@ -16,7 +16,7 @@ from weft.api.paging import Page, names, page
 from weft.api.starts import StartBody, at
 from weft.api.v1.runs import KEY, TRACE, Limit
 from weft.clock import moment
-from weft.documents import (
+from weft.documents.tasks import (
     ChangeDocument,
     TaskDocument,
     TickDocument,

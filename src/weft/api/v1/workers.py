@@ -7,7 +7,7 @@ from weft.api import examples
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page
-from weft.documents import WorkerDocument, worker_document
+from weft.documents.workers import WorkerDocument, worker_document
 
 operations = Operations("workers")
 
