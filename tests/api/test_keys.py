@@ -139,6 +139,25 @@ async def test_a_key_sees_itself_and_not_the_other_keys_of_its_maker(nobody: Vis
     assert [each["id"] for each in seen] == [first["key"]["id"]]
 
 
+async def test_a_join_token_ends_with_the_user_behind_the_key_that_made_it(nobody: Visitor) -> None:
+    root = await Person.new(nobody, "root", {"*": Role.ADMIN})
+    made = (await root.call("POST", "/v1/keys", key(role="admin", project="*", name="ci"))).json
+    token = (await holder(nobody, made["token"]).post("/v1/worker-tokens", {})).json["key"]
+    assert token["created_by"] == "root"
+    await Person.new(nobody, "other", {"*": Role.ADMIN})
+    await nobody.app.users.deactivate("root")
+    assert (await nobody.app.keys.get(token["id"])).revoked_at is not None
+
+
+async def test_the_key_of_a_worker_belongs_to_no_user(nobody: Visitor) -> None:
+    ada = await Person.new(nobody, "ada", {"shop": Role.OPERATOR})
+    worker, _ = await nobody.app.keys.create("home-1", {}, by="ada", kind="worker")  # of a join token called ada
+    assert (await ada.get(f"/v1/keys/{worker.id}")).status == 404
+    assert (await ada.call("DELETE", f"/v1/keys/{worker.id}")).status == 404
+    await nobody.app.users.deactivate("ada")
+    assert (await nobody.app.keys.get(worker.id)).revoked_at is None
+
+
 async def test_keys_come_in_pages(admin: Visitor) -> None:
     for number in range(4):
         await admin.post("/v1/keys", key(name=f"k{number}"))

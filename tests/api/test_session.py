@@ -306,7 +306,14 @@ async def test_a_token_that_lasts_for_minutes_makes_nothing_that_lasts(admin: Vi
     assert (await bearer.get("/v1/keys")).status == 200
     assert (await bearer.post("/v1/session/token", {})).status == 403
     assert (await bearer.post("/v1/keys", {"name": "k", "role": "viewer", "project": "*"})).status == 403
+    assert (await bearer.post("/v1/worker-tokens", {})).status == 403
+    assert (await bearer.post("/v1/users", {"name": "eve"})).status == 403
+    await admin.post("/v1/users", {"name": "ada"})
+    assert (await bearer.call("PATCH", "/v1/users/ada", {"grants": {"*": "admin"}})).status == 403
+    new = {"password": "correct horse battery"}
+    assert (await bearer.call("PUT", "/v1/users/ada/password", new)).status == 403
     assert len(await admin.app.keys.all()) == 1
+    assert [user.name for user in await admin.app.users.all()] == ["ada"]
 
 
 @on_sqlite

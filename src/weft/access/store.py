@@ -98,8 +98,8 @@ def revoke_key(tx: Transaction, key_id: int, at: Moment) -> bool:
 
 
 def revoke_keys_by(tx: Transaction, name: str, at: Moment) -> int:
-    """Revoke the keys that a user has made."""
-    still = (keys.c.created_by == name) & keys.c.revoked_at.is_(None)
+    """Revoke the keys that a user has made. Those of workers were made with join tokens, which have names too."""
+    still = (keys.c.created_by == name) & (keys.c.kind != "worker") & keys.c.revoked_at.is_(None)
     return tx.execute(update(keys).where(still).values(revoked_at=at)).rowcount
 
 

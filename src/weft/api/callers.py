@@ -104,7 +104,7 @@ def refuse_passed_on(connection: HTTPConnection) -> None:
     """Refuse to make something that lasts for a caller whose token lasts for minutes."""
     if getattr(connection.state, "passed_on", False):
         raise NotAllowed(
-            "a token that lasts for minutes makes neither keys nor tokens; use the key or the login itself"
+            "a token that lasts for minutes makes no keys, tokens, users or passwords; use the key or the login itself"
         )
 
 

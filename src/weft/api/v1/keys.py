@@ -66,7 +66,7 @@ async def list_(call: Call) -> Page[KeyDocument]:
     """List one's own keys, and those of all projects where one is admin."""
     call.check_own()
     asked: Which = call.query
-    after, owner = page(asked.after) or 0, await _owner(call)
+    after, owner = page(asked.after) or 0, await owner_of(call)
     found = [key for key in await call.app.keys.all() if key.id > after and _may_see(call, key, owner)]
     return Page.of([key_document(key) for key in found[: asked.limit + 1]], asked.limit, lambda key: key.id)
 
@@ -94,7 +94,7 @@ async def create(call: Call) -> KeyMade:
     call.about = (next(iter(grants)) if len(grants) == 1 else "", f"key {asked.name}")
     expires_at = await _expiry(call, None if asked.expires_at is None else moment(asked.expires_at))
     key, token = await call.app.keys.create(
-        asked.name, grants, by=await _owner(call), expires_at=expires_at, public_key=asked.public_key
+        asked.name, grants, by=await owner_of(call), expires_at=expires_at, public_key=asked.public_key
     )
     return KeyMade(key=key_document(key), token=token)
 
@@ -135,7 +135,7 @@ async def _expiry(call: Call, asked: Moment | None) -> Moment | None:
     return limit if asked is None else asked
 
 
-async def _owner(call: Call) -> str:
+async def owner_of(call: Call) -> str:
     """The person behind the call; of a key it is who made it, so that no key outlives its maker's leave."""
     if call.caller.kind == "user":
         return call.caller.name
@@ -147,7 +147,7 @@ async def _visible(call: Call) -> Key:
     key_id = call.number("key_id", "key")
     call.about = ("", f"key {key_id}")
     key = await call.app.keys.get(key_id)
-    if not _may_see(call, key, await _owner(call)):
+    if not _may_see(call, key, await owner_of(call)):
         raise NotFound("key", key_id, hidden=True)
     call.about = (next(iter(key.grants)) if len(key.grants) == 1 else "", f"key {key_id}")
     return key
@@ -155,6 +155,9 @@ async def _visible(call: Call) -> Key:
 
 def _may_see(call: Call, key: Key, owner: str) -> bool:
     """Whether it is one's own, or all that it may do is in projects where one is admin."""
-    if key.created_by == owner and (call.caller.kind == "user" or key.id == call.caller.id):
+    mine = (
+        key.kind != "worker" and key.created_by == owner
+    )  # a worker's is made by a join token, whatever that is called
+    if mine and (call.caller.kind == "user" or key.id == call.caller.id):
         return True
     return all(call.caller.role_in(project) == Role.ADMIN for project in key.grants or (EVERYWHERE,))

@@ -10,6 +10,7 @@ from weft.access import passwords
 from weft.access.documents import RoleName, UserDocument, UserMade, user_document
 from weft.access.model import Grants, Role, role_of
 from weft.api.call import Call
+from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
 from weft.api.paging import Page, page
 from weft.errors import Invalid
@@ -85,6 +86,7 @@ async def list_(call: Call) -> Page[UserDocument]:
 async def create(call: Call) -> UserMade:
     """Make a user; a password that was not given is made up and told in the answer."""
     asked: NewUser = call.body
+    refuse_passed_on(call.request)
     call.check_everywhere(f"user {asked.name}")
     password = asked.password or passwords.generate()
     user = await call.app.users.create(asked.name, password, roles(asked.grants))
@@ -110,6 +112,7 @@ async def change(call: Call) -> UserDocument:
     """Change what a user may do, or let the user in no more (``active``: false). All sessions of the user end."""
     name = call.path("name")
     call.check_everywhere(f"user {name}")
+    refuse_passed_on(call.request)
     asked: UserChange = call.body
     if asked.active is None and asked.grants is None:
         raise Invalid("body", "empty", "it must have active or grants")
@@ -124,6 +127,7 @@ async def set_password(call: Call) -> None:
     """Give a user another password. All sessions of the user end."""
     name = call.path("name")
     call.check_everywhere(f"user {name}")
+    refuse_passed_on(call.request)
     asked: NewPassword = call.body
     call.record = {}
     await call.app.users.set_password(name, asked.password)

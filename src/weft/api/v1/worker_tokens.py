@@ -9,7 +9,9 @@ import msgspec
 from weft.access.documents import KeyMade, key_document
 from weft.access.model import Role
 from weft.api.call import Call
+from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
+from weft.api.v1.keys import owner_of
 from weft.clock import now, seconds
 from weft.workers.protocol import Label
 
@@ -52,12 +54,13 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 )
 async def create(call: Call) -> KeyMade:
     """Make a join token for one remote worker; it is told in the answer and never again."""
+    refuse_passed_on(call.request)
     call.check_everywhere(f"key {call.body.name}")
     asked: NewToken = call.body
     key, token = await call.app.keys.create(
         asked.name,
         {},
-        by=call.caller.name,
+        by=await owner_of(call),
         kind="join",
         expires_at=now() + seconds(asked.hours * 3600),
         labels=asked.labels,
