@@ -155,9 +155,8 @@ async def _visible(call: Call) -> Key:
 
 def _may_see(call: Call, key: Key, owner: str) -> bool:
     """Whether it is one's own, or all that it may do is in projects where one is admin."""
-    mine = (
-        key.kind != "worker" and key.created_by == owner
-    )  # a worker's is made by a join token, whatever that is called
+    # The key of a worker was made by a join token, whatever that is called.
+    mine = key.kind != "worker" and key.created_by == owner
     if mine and (call.caller.kind == "user" or key.id == call.caller.id):
         return True
     return all(call.caller.role_in(project) == Role.ADMIN for project in key.grants or (EVERYWHERE,))
