@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 
 from tests.access.acting import new_user
 from tests.conftest import OpenApp, SetClock, on_sqlite
@@ -103,3 +107,25 @@ async def test_a_key_is_worth_no_more_than_its_maker_is_now(app: App, another_ap
     await app.users.grant("ada", {"shop": ADMIN})
     assert (await (await another_app()).keys.caller(token)).grants == {"shop": OPERATOR}
     assert (await app.keys.get(key.id)).grants == {"shop": OPERATOR}
+
+
+async def test_all_who_come_with_one_key_at_once_ask_the_database_once(app: App) -> None:
+    _, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test")
+    asked: list[str] = []
+
+    @event.listens_for(app.db.engine, "before_cursor_execute")
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "FROM api_keys" in statement:
+            asked.append(statement)
+
+    found = await asyncio.gather(*(app.keys.caller(token) for _ in range(50)))
+    assert {caller.name for caller in found} == {"k"}
+    assert len(asked) == 1
+
+
+async def test_one_who_goes_away_leaves_the_answer_to_the_others(app: App) -> None:
+    _, token = await app.keys.create("k", {"shop": Role.VIEWER}, by="test")
+    first, second = (asyncio.create_task(app.keys.caller(token)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).name == "k"

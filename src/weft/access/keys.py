@@ -7,11 +7,13 @@ memory for longer.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import Collection
+from contextvars import Context
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +43,7 @@ class Keys:
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
         self._believed: dict[str, tuple[float, Key]] = {}
+        self._reading: dict[str, tuple[float, asyncio.Task[Key | None]]] = {}
         self._used: dict[int, Moment] = {}
         self._noted_at = time.monotonic()
 
@@ -97,6 +100,7 @@ class Keys:
 
         revoked = await self._db.transact(work)
         self._believed.clear()
+        self._reading.clear()
         return revoked
 
     async def caller(self, token: Token, address: str = "") -> Caller:
@@ -111,14 +115,38 @@ class Keys:
         remembered = hashlib.sha256(token[:LONGEST_TOKEN].encode(errors="replace")).hexdigest()
         until, key = self._believed.get(remembered, (0.0, None))
         if key is None or until < time.monotonic():
-            key = await self._db.glance(lambda tx: _matching(tx, token))
-            if len(self._believed) >= MOST_BELIEVED:
-                self._believed.clear()
-            if key is not None:
-                self._believed[remembered] = (time.monotonic() + BELIEVED_SECONDS, key)
+            key = await self._read(remembered, token)
         if key is None or not key.is_valid(self._clock()):
             raise Unknown("the key is not known, or it was revoked or has expired")
         return key
+
+    async def _read(self, remembered: str, token: Token) -> Key | None:
+        """The key as the database has it now. Those who come while it is read share the answer: a flood with one key
+        asks once, not each of its requests."""
+        until, reading = self._reading.get(remembered, (0.0, None))
+        if reading is None or until < time.monotonic():
+            until = time.monotonic() + BELIEVED_SECONDS
+            reading = asyncio.create_task(self._look_up(remembered, token, until), context=Context())
+            self._reading[remembered] = (until, reading)
+            reading.add_done_callback(lambda done: self._forget(remembered, done))
+        return await asyncio.shield(reading)
+
+    async def _look_up(self, remembered: str, token: Token, until: float) -> Key | None:
+        key = await self._db.glance(lambda tx: _matching(tx, token))
+        if len(self._believed) >= MOST_BELIEVED:
+            self._believed.clear()
+        if key is not None and self._is_reading(remembered, asyncio.current_task()):  # nothing was revoked meanwhile
+            self._believed[remembered] = (until, key)
+        return key
+
+    def _is_reading(self, remembered: str, task: asyncio.Task[Any] | None) -> bool:
+        return remembered in self._reading and self._reading[remembered][1] is task
+
+    def _forget(self, remembered: str, done: asyncio.Task[Key | None]) -> None:
+        if self._is_reading(remembered, done):
+            del self._reading[remembered]
+        if not done.cancelled():
+            done.exception()  # whoever has not gone away meanwhile was told
 
     async def _note_used(self) -> None:
         """Write down now and then when keys were last used: not with every call, which may only read."""
