@@ -64,6 +64,9 @@ MOST_MODULES = {"serve": 540, "worker": 540, "gateway": 745}
 
 MOST_MODULES_OF_A_COMMAND = 180
 
+UNUSED_BY_A_LIST = ("weft.app", "weft.tasks", "weft.workers", "weft.webhooks", "weft.client", "weft.api")
+"""What a list of runs need not load."""
+
 
 @dataclass(frozen=True)
 class Rested:
@@ -158,3 +161,18 @@ def test_a_command_that_does_nothing_has_few_modules() -> None:
     assert "typer" in modules
     assert not {"sqlalchemy", "asyncio", "msgspec", "weft.app", "weft.config"} & modules
     assert len(modules) <= MOST_MODULES_OF_A_COMMAND
+
+
+def test_a_list_of_runs_loads_nothing_but_runs_and_one_database(tmp_path: Path) -> None:
+    told = environment(WEFT_DATA_DIR=str(tmp_path), WEFT_DATABASE=f"sqlite:///{tmp_path / 'weft.db'}")
+    weft = [sys.executable, "-X", "importtime", "-m", "weft", "runs"]
+    submit = [*weft, "submit", "--kind", "noop", "--spec", "{}"]
+    subprocess.run(submit, env=told, capture_output=True, check=True, timeout=60)
+    done = subprocess.run([*weft, "list"], env=told, capture_output=True, text=True, check=True, timeout=60)
+    modules = imported(done.stderr)
+    assert "noop" in done.stdout
+    assert {"weft.runs.runs", "sqlalchemy.dialects.sqlite"} <= modules
+    unused = (*UNUSED_BY_A_LIST, *UNUSED)
+    unused += ("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.mysql", "starlette", "cryptography", "argon2")
+    assert not {name for name in modules if name.startswith(tuple(f"{package}." for package in unused))}
+    assert not modules & set(unused)

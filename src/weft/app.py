@@ -22,15 +22,14 @@ from weft.access.sessions import Sessions
 from weft.access.throttle import Throttle
 from weft.access.tokens import Tokens
 from weft.access.users import Users
-from weft.adapters import registry
 from weft.clock import Clock, now
 from weft.config import Config
-from weft.db.database import Database, open_database
-from weft.db.migrate import migrate, refuse_unsafe
+from weft.db.database import Database
 from weft.equipment import card_of, habits_of, open_executor
 from weft.live.tail import Tail
 from weft.metrics import Meter
 from weft.ports import Blobs, Broker
+from weft.roots import Roots, open_roots
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
 from weft.runs.measuring import Measure
@@ -57,6 +56,7 @@ class App:
     """One process's weft."""
 
     config: Config
+    roots: Roots
     db: Database
     broker: Broker
     blobs: Blobs
@@ -107,30 +107,18 @@ class App:
 
     async def close(self) -> None:
         await self.courier.close()
-        await self.bell.flush()
-        await self.broker.close()
-        self.db.close()
+        await self.roots.close()
 
 
 async def open_app(config: Config, clock: Clock = now) -> App:
     """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
     sealer = Sealer(config.folder / "keys", config.secret_key)
-    db = open_database(config.database_url)
-    try:
-        refuse_unsafe(db.engine, allowed=config.allow_unsafe_database)
-        migrate(db.engine)
-    except BaseException:
-        db.close()
-        raise
-    broker = registry.open_broker(config.broker_url)
-    blobs = registry.open_blobs(config.blobs_url)
+    roots = open_roots(config, clock)
+    db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
 
     passwords, throttle = Passwords(), Throttle(db, clock)
     audit = Audit(db, clock)
     refusals = Refusals(audit, clock)
-    bell = Bell(broker)
-    bell.attach()
-    runs = Runs(db, blobs, bell, clock)
     leases = Leases(db, bell, clock)
     secrets = Secrets(db, sealer, clock)
     meter = Meter()
@@ -138,6 +126,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
 
     return App(
         config=config,
+        roots=roots,
         db=db,
         broker=broker,
         blobs=blobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -99,6 +100,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit: 0 done, 1 not done, 2 asked wrongly, 78 set up wrongly."""
     code = _run(args)
     _flush()
+    gc.freeze()  # else Python looks through all that was loaded once more, for garbage that its end clears away anyhow
     sys.exit(code)
 
 

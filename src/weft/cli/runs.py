@@ -9,12 +9,13 @@ import typer
 
 from weft.cli.options import Command, Group, number, options_of, whole
 from weft.cli.output import LogText, answer, as_json
-from weft.cli.session import ask, full_name
+from weft.cli.session import ask, full_name, look
 from weft.cli.submit import submit
 from weft.errors import Invalid
 
 if TYPE_CHECKING:
     from weft.app import App
+    from weft.roots import Roots
     from weft.runs.model import Attempt, Run
 
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="What was done, is being done and waits.")
@@ -40,7 +41,7 @@ def list_(
 ) -> None:
     """List runs, newest first."""
     where = _filter(context, state, task)
-    found = ask(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
+    found = look(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
     from weft.cli.run_text import runs_table
     from weft.documents.runs import run_document
 
@@ -51,10 +52,10 @@ def list_(
 def show(context: typer.Context, run_id: RunId) -> None:
     """Show one run: how it stands, what it was given, and each attempt."""
 
-    async def look(weft: App) -> tuple[Run, list[Attempt]]:
+    async def read(weft: Roots) -> tuple[Run, list[Attempt]]:
         return await weft.runs.get(run_id), await weft.runs.attempts(run_id)
 
-    run, attempts = ask(context, look)
+    run, attempts = look(context, read)
     from weft.cli.run_text import run_text
     from weft.documents.runs import run_document
 

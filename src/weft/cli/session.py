@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.cli import contexts
 from weft.cli.options import options_of
@@ -16,8 +17,10 @@ from weft.settings import Loaded, load
 
 if TYPE_CHECKING:
     from weft.app import App
+    from weft.roots import Roots
 
 T = TypeVar("T")
+Weft = TypeVar("Weft", "App", "Roots")
 
 SQLITE = b"SQLite format 3\0"
 """How every file of SQLite begins."""
@@ -39,23 +42,32 @@ def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = Fal
     config = settings(context).config
     if not create:
         check_there(config)
-    return asyncio.run(_ask(config, _noted(context, work) if changes else work))
+    return asyncio.run(_ask(opened(config), _noted(context, work) if changes else work))
 
 
-async def _ask_elsewhere(context: contexts.Context, work: Callable[[App], Awaitable[T]]) -> T:
+def look(context: Any, work: Callable[[Roots], Awaitable[T]]) -> T:
+    """The same for a command that looks at nothing but runs: what these are in is all that it opens, and loads."""
+    if (elsewhere := contexts.chosen(context)) is not None:
+        return asyncio.run(_ask_elsewhere(elsewhere, work))
+    config = settings(context).config
+    check_there(config)
+    return asyncio.run(_ask(_opened_roots(config), work))
+
+
+async def _ask_elsewhere(context: contexts.Context, work: Callable[[Any], Awaitable[T]]) -> T:
     """The same work on a weft elsewhere, whose client has the same front doors."""
     from weft.client import connect
 
     async with connect(context.url, context.token, ca_file=context.ca_file) as client:
-        return await work(cast("App", client))
+        return await work(client)
 
 
-async def _ask(config: Config, work: Callable[[App], Awaitable[T]]) -> T:
-    app = await opened(config)
+async def _ask(opening: Awaitable[Weft], work: Callable[[Weft], Awaitable[T]]) -> T:
+    weft = await opening
     try:
-        return await work(app)
+        return await work(weft)
     finally:
-        await app.close()
+        await weft.close()
 
 
 def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App], Awaitable[T]]:
@@ -75,14 +87,34 @@ def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App],
 
 
 async def opened(config: Config) -> App:
-    """The app; what is wrong with its URLs is a wrong configuration, not a wrong command."""
-    gc.disable()  # nothing of what is imported is ever garbage, and to look for it takes a tenth of the time
-    from weft.app import open_app
+    """The app."""
+    with _loading():
+        from weft.app import open_app
+    with _named(config):
+        return await open_app(config)
 
+
+async def _opened_roots(config: Config) -> Roots:
+    with _loading():
+        from weft.roots import open_roots
+    with _named(config):
+        return open_roots(config)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Nothing of what is imported is ever garbage, and to look for it takes a tenth of the time."""
+    gc.disable()
+    yield
     gc.enable()
+
+
+@contextmanager
+def _named(config: Config) -> Iterator[None]:
+    """What is wrong with the URLs of a weft is a wrong configuration, not a wrong command."""
     try:
         _check_file(config)
-        return await open_app(config)
+        yield
     except Invalid as problem:
         raise Misconfigured(str(problem)) from problem
     except OSError as problem:
