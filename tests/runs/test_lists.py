@@ -122,3 +122,22 @@ async def test_a_page_looks_at_a_bounded_number_of_runs(app: App, monkeypatch: p
     found = await app.runs.page(Listing(where={"kind": "http"}))
     assert list(found.ids) == []
     assert found.next == ids[-51]
+
+
+async def test_a_page_of_many_projects_looks_at_no_more_runs_than_one_of_all(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_store, "LOOKED_AT", (5, 40))
+    projects = [f"p{number}" for number in range(4)]
+    new = [NewRun(project=each, task="t", kind="shell", spec=RunSpec({})) for _ in range(30) for each in projects]
+    ids = [each.run_id for each in await app.runs.submit(new)]
+    found = await app.runs.page(Listing(where={"kind": "http"}, projects=frozenset(projects)))
+    assert list(found.ids) == []
+    assert found.next == ids[-41]
+
+
+def test_only_a_page_that_is_found_at_once_is_short() -> None:
+    many = frozenset(map(str, range(50)))
+    assert Listing(where={"project": "shop", "state": "running"}, projects=frozenset({"shop"})).is_short
+    assert not Listing(where={"kind": "http"}).is_short
+    assert not Listing(where={}, projects=many).is_short

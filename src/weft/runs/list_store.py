@@ -29,7 +29,7 @@ RUN = [runs.c[name] for name in NAMES]
 ID = NAMES.index("id")
 
 LOOKED_AT = (2_000, 10_000)
-"""How many runs of a strand are looked at for one page: first a few, which are enough for most."""
+"""How many runs are looked at for one page: first a few, which are enough for most. The strands share them."""
 
 MOST_PROJECTS = 100
 """How many projects are read one by one."""
@@ -67,7 +67,8 @@ def run_of(row: Row) -> Run:
 
 def page(tx: Transaction, wanted: Listing) -> Page:
     """The ids of the next runs that are ``wanted``, and where to go on."""
-    read = [_read(tx, wanted, strand) for strand in _strands(tx, wanted)]
+    strands = _strands(tx, wanted)
+    read = [_read(tx, wanted, strand, len(strands)) for strand in strands]
     ids = sorted((run_id for strand_ids, _ in read for run_id in strand_ids), key=wanted.order)
     edge = min((edge for _, edge in read if edge is not None), key=wanted.order, default=None)
     if edge is not None:  # beyond it, some strand has not been looked at
@@ -137,7 +138,7 @@ def _count(column: str) -> Select[Any]:
     return select(func.count()).select_from(some)
 
 
-def _read(tx: Transaction, wanted: Listing, strand: Strand) -> Page:
+def _read(tx: Transaction, wanted: Listing, strand: Strand, among: int) -> Page:
     within = wanted.projects if "project" not in strand.equal else None
     rest = tuple(name for name in wanted.where if name not in strand.equal and name not in strand.means)
     asked = Shape(tuple(strand.equal), strand.sparse, wanted.before is not None, wanted.oldest_first)
@@ -146,7 +147,7 @@ def _read(tx: Transaction, wanted: Listing, strand: Strand) -> Page:
     if strand.sparse is not None or not (rest or within):
         return _ids(tx, _query(asked, rest, within is not None, False), values), None
     for looked in LOOKED_AT:
-        values["edge"] = edge = tx.value(_edge(asked), values | {"looked": looked})
+        values["edge"] = edge = tx.value(_edge(asked), values | {"looked": max(1, looked // among)})
         ids = _ids(tx, _query(asked, rest, within is not None, edge is not None), values)
         if len(ids) > wanted.limit or edge is None:
             return ids, None

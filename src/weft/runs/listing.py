@@ -10,6 +10,10 @@ from weft.errors import Invalid
 
 FILTERS = frozenset({"project", "task", "kind", "state", "trigger", "correlation_id", "outcome"})
 
+COMMON = frozenset({"project", "task", "state"})
+FEW = 10
+"""Projects whose runs are found as soon as those of one."""
+
 Row = Sequence[Any]
 """The fields of a ``Run`` in their order, as they are stored."""
 
@@ -28,6 +32,12 @@ class Listing:
     def __post_init__(self) -> None:
         for name in self.where.keys() - FILTERS:
             raise Invalid("filter", name, f"it must be one of {', '.join(sorted(FILTERS))}")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the page is likely to be found at once. What else is asked for is looked for among thousands of runs,
+        of every project by itself."""
+        return self.where.keys() <= COMMON and len(self.projects or ()) <= FEW
 
     def order(self, run_id: int) -> int:
         """What rises along the list."""

@@ -112,7 +112,7 @@ class Runs:
             kept = {id_: document for id_ in ids if (document := (known or {}).get(id_)) is not None}
             return Found(ids, kept, list_store.rows(tx, [id_ for id_ in ids if id_ not in kept]), next_)
 
-        return await self._db.glance(work)
+        return await (self._db.glance(work) if wanted.is_short else self._db.read(work))
 
     async def attempts(self, run_id: int) -> list[Attempt]:
         return await self._db.read(lambda tx: store.attempts_of(tx, run_id))
