@@ -48,6 +48,9 @@ class Blobs(Protocol):
     async def delete(self, key: str) -> None:
         """Remove the key; no error where it is absent."""
 
+    async def keys(self, folder: str) -> list[str]:
+        """Every key that begins with ``folder`` and a slash, in order. For folders that stay small."""
+
 
 class RunLog(Protocol):
     """Takes what a run prints. Never blocks; past the cap it counts what it drops."""

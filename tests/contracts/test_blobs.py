@@ -141,3 +141,15 @@ async def test_no_folder_is_left_when_its_last_file_is_deleted(tmp_path: Path) -
     await blobs.put("logs/1/1.log", b"x")
     await blobs.delete("logs/1/1.log")
     assert os.listdir(tmp_path) == []
+
+
+async def test_the_keys_below_a_folder_are_told_in_order(blobs: Blobs) -> None:
+    assert await blobs.keys("uploads") == []
+    for key in ("uploads/2/1/0", "uploads/1/1/1", "uploads/1/1/0", "uploadsx/1", "logs/1/1.log"):
+        await blobs.put(key, b"x")
+    assert await blobs.keys("uploads") == ["uploads/1/1/0", "uploads/1/1/1", "uploads/2/1/0"]
+    assert await blobs.keys("uploads/1") == ["uploads/1/1/0", "uploads/1/1/1"]
+    await blobs.delete("uploads/2/1/0")
+    assert await blobs.keys("uploads/2") == []
+    with pytest.raises(Invalid):
+        await blobs.keys("../elsewhere")

@@ -7,7 +7,7 @@ import asyncio
 from tests.runs.acting import submit
 from weft.access.model import Caller
 from weft.app import App
-from weft.workers import store
+from weft.workers import store, wire
 from weft.workers.protocol import Beat, Card, Orders
 
 BEAT = Beat(state="online", running=1, done=0)
@@ -49,3 +49,20 @@ async def test_a_worker_that_says_goodbye_among_others_is_told_of_alone(app: App
         "leaving": "offline",
         "staying": "online",
     }
+
+
+async def test_pieces_of_a_log_are_kept_while_their_attempt_is_held_and_not_after(app: App) -> None:
+    dying, working = await enter(app, "dying"), await enter(app, "working")
+    await submit(app), await submit(app)
+    [left], [held] = [await app.gate.lease(*worker, 1) for worker in (dying, working)]
+    piece = bytes(wire.PIECE)
+    for worker, lease in ((dying, left), (working, held)):
+        await app.gate.upload(*worker, lease.run_id, 1, data=piece, offset=0, total=wire.PIECE + 4)
+    assert await app.gate.forget_uploads() == 0
+
+    await app.db.transact(lambda tx: app.leases.expire(tx, dying[1], "it went silent"))
+    assert await app.gate.forget_uploads() == 1
+    assert await app.blobs.keys("uploads") == [f"uploads/{held.run_id}/1/0"]
+    whole = await app.gate.upload(*working, held.run_id, 1, data=b"end\n", offset=wire.PIECE, total=wire.PIECE + 4)
+    assert (whole, await app.blobs.keys("uploads")) == (wire.PIECE + 4, [])
+    assert await app.blobs.get(f"logs/{held.run_id}/1.log") == piece + b"end\n"

@@ -114,6 +114,15 @@ class Gate:
         await self._check_held(caller, worker_id, run_id, attempt)
         return await self._uploads.take(run_id, attempt, data, offset=offset, total=total)
 
+    async def forget_uploads(self) -> int:
+        """Drop the pieces of logs whose attempt nobody holds any more: no other piece can come. How many logs."""
+        begun = await self._uploads.begun()
+        held = await self._db.read(lambda tx: _holders(tx, [run_id for run_id, _ in begun]))
+        left = begun.keys() - held.keys()
+        for attempt in left:
+            await self._uploads.forget(begun[attempt])
+        return len(left)
+
     def close(self) -> None:
         """Answer those who wait, so that the gateway can end."""
         self._waits.close()

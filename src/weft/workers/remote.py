@@ -170,6 +170,9 @@ class RemoteBlobs:
     async def delete(self, key: str) -> None:
         raise NotAllowed("a remote worker deletes no blobs")
 
+    async def keys(self, folder: str) -> list[str]:
+        raise NotAllowed("a remote worker lists no blobs")
+
     async def _put_piece(self, path: str, data: bytes, offset: int, patience: float) -> int:
         piece = data[offset : offset + wire.PIECE]
         path = f"{path}&offset={offset}&total={len(data)}"

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from weft.errors import Conflict, Invalid
 from weft.ports import Blobs
 from weft.workers.wire import LARGEST_LOG, PIECE, log_key
+
+PIECES = "uploads"
+"""Where pieces are until their log is whole. What lies here for long was left behind."""
+
+Attempt = tuple[int, int]
+"""A run, and which of its attempts."""
 
 
 class Uploads:
@@ -34,14 +42,25 @@ class Uploads:
             await self._join(run_id, attempt, total)
         return offset + len(data)
 
+    async def begun(self) -> dict[Attempt, list[str]]:
+        """The keys of the pieces of each log that is not whole."""
+        found: dict[Attempt, list[str]] = {}
+        for key in await self._blobs.keys(PIECES):
+            _, run_id, attempt, _ = key.split("/")
+            found.setdefault((int(run_id), int(attempt)), []).append(key)
+        return found
+
+    async def forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            await self._blobs.delete(key)
+
     async def _join(self, run_id: int, attempt: int, total: int) -> None:
         pieces = await self._pieces(run_id, attempt)
         whole = b"".join(pieces)
         if len(whole) != total:
             raise Conflict(f"the log of run {run_id} has {len(whole)} of {total} bytes; ask how far it is")
         await self._blobs.put(log_key(run_id, attempt), whole)
-        for number in range(len(pieces)):
-            await self._blobs.delete(_piece_key(run_id, attempt, number))
+        await self.forget(_piece_key(run_id, attempt, number) for number in range(len(pieces)))
 
     async def _pieces(self, run_id: int, attempt: int) -> list[bytes]:
         pieces: list[bytes] = []
@@ -58,4 +77,4 @@ def _check(size: int, offset: int, total: int) -> None:
 
 
 def _piece_key(run_id: int, attempt: int, number: int) -> str:
-    return f"logs/{run_id}/{attempt}.log.part{number}"
+    return f"{PIECES}/{run_id}/{attempt}/{number}"

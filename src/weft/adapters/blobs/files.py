@@ -38,6 +38,9 @@ class FileBlobs:
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(_delete, self._path(key), self._root)
 
+    async def keys(self, folder: str) -> list[str]:
+        return await asyncio.to_thread(_keys, self._path(folder), self._root)
+
     def _path(self, key: str) -> Path:
         segments = key.split("/")
         if len(key) > LONGEST_KEY or not all(SEGMENT.fullmatch(part) and part.strip(".") for part in segments):
@@ -90,6 +93,11 @@ def _delete(path: Path, root: Path) -> None:
     for folder in path.parents:
         if folder == root or not _removed(folder):
             return
+
+
+def _keys(folder: Path, root: Path) -> list[str]:
+    files = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
+    return sorted(file.relative_to(root).as_posix() for file in files if not file.name.startswith(INCOMING))
 
 
 def _removed(folder: Path) -> bool:
