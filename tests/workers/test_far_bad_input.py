@@ -15,6 +15,7 @@ from schemathesis.generation import GenerationMode
 from tests.api.acting import Visitor, visiting
 from tests.conftest import on_sqlite
 from tests.runs.acting import submit_many
+from weft.access.model import Role
 from weft.api.openapi import document
 from weft.api.v1.worker_protocol import operations
 from weft.app import App
@@ -54,6 +55,36 @@ async def test_no_call_of_a_worker_is_answered_with_a_fault(app: App, mode: Gene
     assert answers
     assert [each for each in answers if each[1] >= 500] == []
     assert {status for _, status in answers} & {200, 204, 400, 409, 422}
+
+
+async def test_two_workers_that_made_up_the_same_request_are_told_apart(app: App) -> None:
+    async with visiting(app) as visitor:
+        await joined(visitor)
+        _, visitor.token = await app.keys.create("w2", {}, by="test", kind="worker")
+        card = {"name": "w2", "host": "here", "pid": 1, "version": "0", "capacity": 10}
+        answer = await visitor.post("/v1/worker/join", {"card": card, "request_id": "0" * 16})
+        assert (answer.status, answer.json["code"]) == (409, "conflict")
+
+
+STATS: list[dict[str, Any]] = [
+    {"breakers": "none"},
+    {"breakers": [1, "x", {}, {"target": ["a"], "state": None}]},
+    {"breakers": {"state": "open"}, "cpu_seconds": "much", "memory_bytes": None},
+    {"cpu_seconds": 10**400, "memory_bytes": -(10**400)},
+]
+
+
+async def test_whatever_a_worker_says_of_itself_metrics_can_be_read(app: App) -> None:
+    async with visiting(app) as visitor:
+        key, worker_id = await joined(visitor)
+        admin = await visitor.with_role(Role.ADMIN)
+        for stats in STATS:
+            visitor.token = key
+            beat = {"state": "online", "running": 1, "done": 0, "stats": stats}
+            answer = await visitor.post("/v1/worker/heartbeat", {"worker_id": worker_id, "beat": beat})
+            assert answer.status in (200, 422), stats
+            for path in ("/metrics", "/v1/workers", "/v1/workers/w1"):
+                assert (await admin.get(path)).status == 200, stats
 
 
 def tried(operation: Any, mode: GenerationMode, address: str, key: str, worker_id: int) -> list[tuple[str, int]]:

@@ -26,6 +26,9 @@ operations = Operations("metrics", prefix="")
 
 Values = Mapping[tuple[str, ...], float]
 
+MOST, LONGEST, MOST_BREAKERS = 2**63, 200, 100
+"""How much is believed of what a worker says of itself."""
+
 
 @operations.get("/metrics", needs=Role.VIEWER, media_type=TYPE, example=f'weft_build{{version="{__version__}"}} 1.0\n')
 async def read(call: Call) -> Response:
@@ -59,15 +62,19 @@ async def _gauges(app: App) -> dict[m.Metric, Values]:
 
 
 def _open_breakers(worker: WorkerInfo) -> Iterator[tuple[str, ...]]:
-    for breaker in worker.stats.get("breakers", ()):
-        if breaker.get("state") != "closed":
-            yield worker.name, str(breaker.get("target")), str(breaker.get("state"))
+    """Those that a worker tells of; a remote one may say anything."""
+    told = worker.stats.get("breakers")
+    for breaker in told[:MOST_BREAKERS] if isinstance(told, list) else ():
+        if isinstance(breaker, dict) and breaker.get("state") != "closed":
+            yield worker.name, str(breaker.get("target"))[:LONGEST], str(breaker.get("state"))[:LONGEST]
 
 
 def _said(workers: Iterable[WorkerInfo], what: str) -> dict[tuple[str, ...], float]:
     """What workers say of themselves with each beat; those of an older version may not."""
     found = {(worker.name,): worker.stats.get(what) for worker in workers}
-    return {labels: float(value) for labels, value in found.items() if isinstance(value, int | float)}
+    return {
+        labels: float(value) for labels, value in found.items() if isinstance(value, int | float) and 0 <= value < MOST
+    }
 
 
 def _counted(labels: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], float]:

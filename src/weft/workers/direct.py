@@ -10,7 +10,7 @@ from weft import events
 from weft.access.secrets import Secrets
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
-from weft.errors import LeaseLost
+from weft.errors import Conflict, LeaseLost
 from weft.events import Fact
 from weft.runs import lease_store
 from weft.runs.leases import Leases
@@ -67,8 +67,11 @@ class DirectProtocol:
             raise LeaseLost(str(worker_id)) from None
 
     def _join(self, tx: Transaction, card: Card, key_id: int | None, request_id: str | None) -> int:
-        if request_id is not None and (joined := store.joined(tx, request_id, key_id)) is not None:
-            return joined
+        if request_id is not None and (joined := store.joined(tx, request_id)) is not None:
+            worker_id, joined_with = joined
+            if joined_with != key_id:
+                raise Conflict("this request_id was used by another worker; make another")
+            return worker_id
         at = self._clock()
         row = msgspec.structs.asdict(card) | {"labels": msgspec.json.encode(card.labels).decode()}
         row |= {"running": 0, "done": 0, "state": "online", "beats": 0, "started_at": at, "seen_at": at, "stats": "{}"}

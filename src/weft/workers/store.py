@@ -25,11 +25,10 @@ def add(tx: Transaction, row: Mapping[str, Any]) -> int:
     return int(key[0])
 
 
-def joined(tx: Transaction, request_id: str, key_id: int | None) -> int | None:
-    """The worker that this request of this key has entered before."""
-    same = (workers.c.request_id == request_id, workers.c.key_id == key_id)
-    found = tx.value(select(workers.c.id).where(*same))
-    return None if found is None else int(found)
+def joined(tx: Transaction, request_id: str) -> tuple[int, int | None] | None:
+    """The worker that this request has entered before, and the key that it was made with."""
+    row = tx.execute(select(workers.c.id, workers.c.key_id).where(workers.c.request_id == request_id)).first()
+    return None if row is None else (row.id, row.key_id)
 
 
 def entered(tx: Transaction, worker_id: int) -> Any:
