@@ -67,6 +67,17 @@ async def test_a_page_that_finds_little_says_where_to_go_on(admin: Visitor, monk
     assert pages == 3
 
 
+async def test_all_events_of_a_run_are_found_at_once(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.api.v1.events.WINDOW", 3)
+    await happen(admin, fact(), *[fact(run_id=2)] * 6, fact(kind="run_started"), *[fact(run_id=3)] * 6)
+    page = (await admin.get("/v1/events/history?run_id=1&project=shop")).json
+    assert [event["kind"] for event in page["items"]] == ["run_started", "run_queued"]
+    assert page["next"] is None
+    first = (await admin.get("/v1/events/history?run_id=1&limit=1")).json
+    second = (await admin.get(f"/v1/events/history?run_id=1&limit=1&after={first['next']}")).json
+    assert [event["kind"] for event in first["items"] + second["items"]] == ["run_started", "run_queued"]
+
+
 async def test_what_happens_is_heard(admin: Visitor) -> None:
     await submit(admin.app)
     async with listening(admin) as ear:

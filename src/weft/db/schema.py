@@ -269,6 +269,7 @@ events = table(
     Column("task_id", Id),
     Column("data", Json),
 )
+sparse("events_by_run", events.c.run_id, events.c.id)
 
 inbox = table(
     "inbox",  # events that a reader has yet to act on; deleted by the reader in the transaction that acts

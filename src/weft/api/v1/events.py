@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 operations = Operations("events")
 
 WINDOW = 50_000
-"""How many events one page looks through at most; one that finds little says where to go on."""
+"""How many events one page looks through at most; one that finds little says where to go on. Those of a run are found
+by an index, so they need no bound."""
 
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_ID)]
@@ -103,7 +104,7 @@ async def _page(call: Call, wanted: Wanted, asked: Filter) -> Page[EventDocument
 
     def work(tx: Transaction) -> tuple[list[Event], int]:
         below = before if before is not None else events.last_id(tx) + 1
-        above = max(below - 1 - WINDOW, 0)
+        above = max(below - 1 - WINDOW, 0) if wanted.run_id is None else 0
         return events.find(tx, wanted, above=above, below=below, limit=limit), above
 
     found, above = await call.app.db.read(work)
