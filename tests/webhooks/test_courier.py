@@ -18,7 +18,7 @@ from weft.app import App
 from weft.db import schema
 from weft.errors import Invalid, NotFound
 from weft.webhooks import courier as courier_module
-from weft.webhooks.courier import CLAIM_SECONDS
+from weft.webhooks.courier import CLAIM_SECONDS, MOST_AT_ONCE
 from weft.webhooks.model import LONGEST_PAUSE_SECONDS, MOST_TRIES, DeliveryState, is_genuine, pause_seconds
 
 
@@ -237,6 +237,35 @@ async def test_a_webhook_that_is_not_active_is_sent_nothing(app: App, receiver: 
     run_id = await submit(app)
     await deliver(app)
     assert [msgspec.json.decode(each.body)["payload"]["run_id"] for each in receiver.received] == [run_id]
+
+
+async def test_a_webhook_that_is_switched_off_in_the_middle_is_sent_nothing_more(app: App, receiver: Receiver) -> None:
+    webhook, _ = await app.webhooks.create(receiver.url, kinds=["run_queued"], by="test")
+    await submit_many(app, 3 * MOST_AT_ONCE)
+    receiver.may_answer.clear()
+    await app.courier.tick()
+    await eventually(lambda: len(receiver.received) == MOST_AT_ONCE)
+    await app.webhooks.change(webhook.id, active=False)
+    receiver.may_answer.set()
+    await app.courier.rest()
+    await deliver(app)
+    assert len(receiver.received) == MOST_AT_ONCE
+    await app.webhooks.change(webhook.id, active=True)
+    await deliver(app)
+    assert len(set(receiver.deliveries)) == 3 * MOST_AT_ONCE
+
+
+async def test_what_waits_goes_to_the_new_address_of_a_webhook(app: App, receiver: Receiver) -> None:
+    webhook, _ = await app.webhooks.create(receiver.url, kinds=["run_queued"], by="test")
+    await submit_many(app, 2 * MOST_AT_ONCE)
+    receiver.may_answer.clear()
+    await app.courier.tick()
+    await eventually(lambda: len(receiver.received) == MOST_AT_ONCE)
+    await app.webhooks.change(webhook.id, url="http://127.0.0.1:9/")
+    receiver.may_answer.set()
+    await app.courier.rest()
+    await deliver(app)
+    assert len(receiver.received) == MOST_AT_ONCE
 
 
 async def test_a_removed_webhook_leaves_nothing_behind(app: App, receiver: Receiver) -> None:

@@ -140,7 +140,7 @@ class Courier:
             timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
             jar = aiohttp.DummyCookieJar()
             async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
-                while messages := await self._claim(webhook.id):
+                while messages := await self._claim(webhook):
                     await asyncio.gather(*(self._deliver(session, webhook, secret, each) for each in messages))
         except WeftError as problem:
             log.warning("webhook put off", extra={"webhook_id": webhook.id, "why": str(problem)})
@@ -151,12 +151,15 @@ class Courier:
         sealed = await self._db.read(lambda tx: store.sealed_secret(tx, webhook.id))
         return self._sealer.unseal(*sealed, ABOUT).decode()
 
-    async def _claim(self, webhook_id: int) -> list[Message]:
+    async def _claim(self, webhook: Webhook) -> list[Message]:
+        """The next that are due; none where the webhook was changed meanwhile, which the next tick looks at anew."""
         now = self._clock()
         until = now + seconds(CLAIM_SECONDS)
 
         def work(tx: Transaction) -> list[Message]:
-            due = [each for each in store.due(tx, webhook_id, now, MOST_AT_ONCE) if store.claim(tx, each, until)]
+            if store.get(tx, webhook.id) != webhook:
+                return []
+            due = [each for each in store.due(tx, webhook.id, now, MOST_AT_ONCE) if store.claim(tx, each, until)]
             about = events.get(tx, [each.event_id for each in due]) if due else {}
             return [_message(tx, each, about.get(each.event_id), until) for each in due]
 
