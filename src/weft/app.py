@@ -50,6 +50,9 @@ from weft.workers.workers import Workers
 
 replace = msgspec.structs.replace
 
+HEAR_SECONDS = 0.2
+"""How long a broker is waited for to know whether it answers."""
+
 
 @dataclass(slots=True)
 class App:
@@ -91,7 +94,11 @@ class App:
 
     def checks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What this process depends on; each raises where it does not answer."""
-        return {"database": self.ping}
+        return {"database": self.ping, "broker": self._hear}
+
+    async def _hear(self) -> None:
+        """Raise where the broker does not answer. Nobody rings there; to wait a moment tells whether one would hear."""
+        await self.broker.wait({"readyz"}, HEAR_SECONDS)
 
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""

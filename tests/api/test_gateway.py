@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from tests.api.acting import Visitor
+from tests.api.acting import Visitor, visiting
+from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import new_run
 from weft.access.model import Role
 
 
 async def test_health_needs_no_key(nobody: Visitor) -> None:
     assert (await nobody.get("/healthz")).json["status"] == "ok"
-    assert (await nobody.get("/readyz")).json == {"status": "ready", "checks": {"database": "ok"}}
+    assert (await nobody.get("/readyz")).json == {"status": "ready", "checks": {"database": "ok", "broker": "ok"}}
+
+
+@on_sqlite
+async def test_a_gateway_without_its_broker_is_ready_and_tells_why_it_is_slower(another_app: OpenApp) -> None:
+    app = await another_app(broker="redis://:hunter22@127.0.0.1:1/0")
+    async with visiting(app) as nobody:
+        answer = await nobody.get("/readyz")
+    assert (answer.status, answer.json["status"], answer.json["checks"]["database"]) == (200, "ready", "ok")
+    assert "the redis broker does not answer" in answer.json["checks"]["broker"]
+    assert "hunter22" not in answer.data.decode()
 
 
 async def test_a_call_without_a_key_is_told_how_to_send_one(nobody: Visitor) -> None:

@@ -11,11 +11,14 @@ from starlette.responses import Response
 from weft import __version__
 from weft.api.call import Call
 from weft.api.operation import Operations
+from weft.redaction import redacted
 
 Check = Callable[[], Awaitable[None]]
 """Raises where a dependency does not answer."""
 
 ANSWER_SECONDS = 2.0
+NEEDED = ("database",)
+"""Without these nothing can be done."""
 
 operations = Operations("health", prefix="")
 
@@ -28,9 +31,10 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Whether all that weft depends on answers."""
+    """Whether what weft depends on answers."""
 
     status: str
+    """``ready``, also without a broker: then workers look for work by themselves."""
     checks: dict[str, str]
     """``ok``, or the reason."""
 
@@ -42,12 +46,17 @@ async def alive(call: Call) -> Alive:
 
 
 @operations.get(
-    "/readyz", needs=None, answer=Ready, also={503: Ready}, example={"status": "ready", "checks": {"database": "ok"}}
+    "/readyz",
+    needs=None,
+    answer=Ready,
+    also={503: Ready},
+    example={"status": "ready", "checks": {"database": "ok", "broker": "ok"}},
 )
 async def ready(call: Call) -> Response:
-    """Tell whether what weft depends on answers; 503 where something does not."""
-    found = {name: await _outcome(check) for name, check in call.app.checks().items()}
-    is_ready = all(outcome == "ok" for outcome in found.values())
+    """Tell whether what weft depends on answers; 503 where the database does not."""
+    checks = call.app.checks()
+    found = dict(zip(checks, await asyncio.gather(*map(_outcome, checks.values())), strict=True))
+    is_ready = all(found[name] == "ok" for name in NEEDED)
     body = msgspec.json.encode(Ready("ready" if is_ready else "not ready", found))
     return Response(body, 200 if is_ready else 503, media_type="application/json")
 
@@ -59,5 +68,5 @@ async def _outcome(check: Check) -> str:
     except TimeoutError:
         return f"no answer within {ANSWER_SECONDS:g} s"
     except Exception as problem:  # whatever it is, it is the reason to show
-        return str(problem)
+        return redacted(str(problem))
     return "ok"
