@@ -9,7 +9,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from weft.api.callers import Callers
 from weft.api.door import open_server
 from weft.api.guards import Hosts
 from weft.api.operation import Operation
+from weft.api.rates import Rates
 from weft.api.v1 import session
 from weft.app import App, open_app
 from weft.cli.controls import CONTROLS, examine, files
@@ -209,7 +211,7 @@ async def nothing(*_: object) -> None:
 
 
 def without(header: str, patch: Patch) -> None:
-    patch.delitem(guards.SECURITY, header)
+    patch.setattr(gateway, "ALWAYS", [each for each in gateway.ALWAYS if each[0] != header.lower().encode()])
 
 
 def forgotten(patch: Patch) -> None:
@@ -262,12 +264,17 @@ CODE: dict[str, tuple[str, Callable[[Patch], None], str]] = {
     ),
     "CORS for all": (
         "C11",
-        lambda patch: patch.setitem(guards.SECURITY, "Access-Control-Allow-Origin", "*"),
+        lambda patch: patch.setattr(gateway, "ALWAYS", [*gateway.ALWAYS, (b"access-control-allow-origin", b"*")]),
         "Access-Control-Allow-Origin: *",
     ),
     "no policy": ("C12", lambda patch: without("Content-Security-Policy", patch), "has the policy ''"),
     "sniffing": ("C12", lambda patch: without("X-Content-Type-Options", patch), "nosniff"),
     "no throttle": ("C13", lambda patch: patch.setattr("weft.access.throttle.FREE", 10**6), "answered with 401"),
+    "no rate": (
+        "C13",
+        lambda patch: patch.setattr(Rates, "check", everybody),
+        "where 0.5 a second are allowed end with",
+    ),
     "any depth": ("C14", lambda patch: patch.setattr(guards, "DEEPEST", 10**6), "to JSON that is 200 deep"),
     "endless patience": ("C14", lambda patch: patch.setattr(lines, "HEAD_SECONDS", 3600.0), "waited for 3600 s"),
     "no masks": ("C28", lambda patch: patch.setattr("weft.access.audit.redacted_tree", lambda data: data), "in clear"),
@@ -298,21 +305,42 @@ async def test_source_that_makes_code_of_data_is_seen(sound: Config, monkeypatch
         assert "evil.py, line 1" in (await found(sound, "C39")).found
 
 
-async def test_a_process_that_writes_for_all_to_read_is_seen(sound: Config) -> None:
-    program = "import os, sys; os.umask(0o022); print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", program, "weft"]
+@asynccontextmanager
+async def running(program: str, *arguments: str) -> AsyncIterator[int]:
+    """The id of a process that has weft in its command line and has done what the program says."""
+    whole = f"import os, socket, sys, threading; {program}; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", whole, "weft", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         await asyncio.to_thread(process.stdout.readline)
-        card = Card(name="w1", host=socket.gethostname(), pid=process.pid, version="0", capacity=1)
+        yield process.pid
+        process.communicate()
+
+
+async def test_a_worker_that_writes_for_all_to_read_is_seen(sound: Config) -> None:
+    async with running("os.umask(0o022)") as pid:
+        card = Card(name="w1", host=socket.gethostname(), pid=pid, version="0", capacity=1)
         await act(sound, lambda app: app.protocol.join(card))
         finding = await found(sound, "C40")
-        assert process.stdin is not None
-        process.stdin.close()
-    assert (finding.ok, finding.found) == (
-        False,
-        f"process {process.pid} writes files that others may read (umask 022)",
-    )
+    assert (finding.ok, finding.found) == (False, f"process {pid} writes files that others may read (umask 022)")
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077], ids=["open", "sound"])
+@pytest.mark.parametrize("role", ["gateway", "scheduler"])
+async def test_a_process_that_no_table_names_is_seen(sound: Config, role: str, umask: int) -> None:
+    """A gateway is seen by its port, whoever else by the database file that it has open."""
+    config = replace(sound, port=free_port())
+    program = f"os.umask({umask}); held = open(sys.argv[2])"
+    if role == "gateway":
+        program = f"os.umask({umask}); held = socket.create_server(('127.0.0.1', int(sys.argv[3])))"
+        program += (
+            "; threading.Thread(target=lambda: [held.accept()[0].close() for _ in iter(int, 1)], daemon=True).start()"
+        )
+    async with running(program, config.database_url.removeprefix("sqlite:///"), str(config.port)) as pid:
+        finding = await found(config, "C40")
+    told = f"process {pid} writes files that others may read (umask 022)" if umask == 0o022 else "; 1 processes write"
+    assert finding.ok is (umask == 0o077)
+    assert told in finding.found
 
 
 async def test_what_cannot_be_looked_at_does_not_pass(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import weft
 from weft.access.sealing import Sealer, weakness
 from weft.cli.controls.ground import Fault, Ground
+from weft.cli.controls.processes import umasks
 from weft.config import Config
 from weft.errors import Misconfigured
 
@@ -76,12 +76,12 @@ async def modes(ground: Ground) -> str:
             raise Fault(problem, f"chmod go-rwx {path}")
     if not looked:
         raise Fault(f"there is nothing at {config.folder}", "--data-dir tells where this weft is")
-    umasks = _umasks(await _processes(ground))
-    for pid, umask in umasks.items():
+    found = await umasks(ground)
+    for pid, umask in found.items():
         if umask & UMASK != UMASK:
             raise Fault(f"process {pid} writes files that others may read (umask {umask:03o})", "start it anew")
     told = f"{looked} files and directories at {config.folder} are their owner's alone"
-    return f"{told}; {len(umasks)} processes write with umask 077" if umasks else f"{told}; no process of it runs here"
+    return f"{told}; {len(found)} processes write with umask 077" if found else f"{told}; no process of it runs here"
 
 
 def _kept(config: Config) -> Iterator[Path]:
@@ -108,30 +108,6 @@ def _readable(path: Path) -> str:
     if found.st_mode & 0o077:
         return f"{path} has mode {stat.S_IMODE(found.st_mode):03o}: others than its owner may use it"
     return "" if found.st_uid in (os.geteuid(), 0) else f"{path} belongs to user {found.st_uid}, not to who runs this"
-
-
-async def _processes(ground: Ground) -> set[int]:
-    """The processes of this weft on this machine that the database knows of."""
-    from weft.tasks import leader_store
-
-    leader = await ground.app.db.read(lambda tx: leader_store.current(tx, "scheduler"))
-    named = [leader[0]] if leader and leader[0] else []
-    found = {name.split(":")[1] for name in named if name.startswith(f"{socket.gethostname()}:")}
-    workers = [each for each in await ground.app.workers.all() if each.state not in ("offline", "lost")]
-    return {int(pid) for pid in found} | {each.pid for each in workers if each.host == socket.gethostname()}
-
-
-def _umasks(pids: set[int]) -> dict[int, int]:
-    """What those of them that run as weft here write files with, as the system tells it."""
-    found = {}
-    for pid in pids:
-        try:
-            if b"weft" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                status = Path(f"/proc/{pid}/status").read_text()
-                found[pid] = int(status.partition("\nUmask:")[2].split()[0], 8)
-        except (OSError, IndexError):
-            continue
-    return found
 
 
 async def sources(ground: Ground) -> str:

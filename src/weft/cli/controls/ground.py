@@ -139,7 +139,7 @@ async def open_ground(config: Config) -> AsyncIterator[Ground]:
             stack.push_async_callback(installed.close)
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        scratch = await stack.enter_async_context(_scratch(config, session))
+        scratch = await stack.enter_async_context(open_scratch(config, session))
         running = await _running(config, session)
         yield Ground(config, installed, running or scratch, running is not None, scratch)
 
@@ -166,7 +166,10 @@ async def _running(config: Config, session: aiohttp.ClientSession) -> Visit | No
 
 
 @asynccontextmanager
-async def _scratch(config: Config, session: aiohttp.ClientSession) -> AsyncIterator[Scratch]:
+async def open_scratch(
+    config: Config, session: aiohttp.ClientSession, requests_per_second: float = 0.0
+) -> AsyncIterator[Scratch]:
+    """A scratch weft; one that refuses nobody for asking often, unless told."""
     elsewhere: dict[str, Any] = {
         "database": "",
         "broker": "memory:",
@@ -174,7 +177,7 @@ async def _scratch(config: Config, session: aiohttp.ClientSession) -> AsyncItera
         "secret_key": "",
         "admin_password": "",
     }
-    elsewhere["requests_per_second"] = 0.0
+    elsewhere["requests_per_second"] = requests_per_second
     with tempfile.TemporaryDirectory(prefix="weft-doctor-") as folder:
         plain: dict[str, Any] = {
             "tls_certificate": "",

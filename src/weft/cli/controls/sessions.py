@@ -6,7 +6,7 @@ from http.cookies import Morsel, SimpleCookie
 
 from weft.access import sessions as kept
 from weft.api.callers import COOKIE
-from weft.cli.controls.ground import Fault, Ground, Reply, Scratch
+from weft.cli.controls.ground import Fault, Ground, Reply, Scratch, open_scratch
 from weft.clock import seconds
 
 IDLE, LONGEST = seconds(12 * 3600), seconds(7 * 86_400)
@@ -14,6 +14,8 @@ RUN = {"project": "doctor", "kind": "noop", "spec": {}}
 ELSEWHERE = ("//evil.test", "/\\evil.test", "https://evil.test", "javascript:alert(1)", "/..//evil.test")
 FREE = 5
 """How many wrong passwords are answered without a wait."""
+SLOW, FLOOD = 0.5, 10
+"""Requests a second of a gateway that is to be asked too often, and how many it is asked."""
 
 
 async def sessions(ground: Ground) -> str:
@@ -71,6 +73,7 @@ async def throttle(ground: Ground) -> str:
     """C13: who asks too often, or tries passwords, has to wait; nobody learns which users there are."""
     if not ground.config.requests_per_second:
         raise Fault("one caller may ask as often as it likes: requests_per_second is 0", "set it to 5000 or less")
+    await _flood(ground)
     scratch = ground.scratch
     known = await _try(scratch, await scratch.user())
     unknown = await _try(scratch, "nobody-of-that-name")
@@ -79,8 +82,19 @@ async def throttle(ground: Ground) -> str:
     tried = [await _try(scratch, "nobody-of-that-name") for _ in range(FREE)]
     if tried[-1].status != 429 or "Retry-After" not in tried[-1].headers:
         raise Fault(f"{FREE + 2} wrong passwords in a row are answered with {tried[-1].status}")
-    most = f"{ground.config.requests_per_second:g} requests a second for each caller"
+    most = f"{ground.config.requests_per_second:g} requests a second for each caller, and a flood of one is refused"
     return f"{most}; wrong passwords have to wait (429 with Retry-After), whether the user exists or not"
+
+
+async def _flood(ground: Ground) -> None:
+    """Ask a gateway of the same code too often, one that allows so little that a few times are enough."""
+    async with open_scratch(ground.config, ground.scratch.session, SLOW) as slow:
+        busy, quiet = await slow.key(name="busy"), await slow.key(name="quiet")
+        answers = [await slow.ask("GET", "/v1/runs", Authorization=busy) for _ in range(FLOOD)]
+        if answers[-1].status != 429 or "Retry-After" not in answers[-1].headers:
+            raise Fault(f"{FLOOD} requests where {SLOW:g} a second are allowed end with {answers[-1].status}")
+        if (status := (await slow.ask("GET", "/v1/runs", Authorization=quiet)).status) != 200:
+            raise Fault(f"while one caller asks too often, another is answered with {status}")
 
 
 async def _try(scratch: Scratch, name: str) -> Reply:
