@@ -113,6 +113,13 @@ async def test_a_bad_message_closes_the_socket(admin: Visitor, message: str) -> 
 
 
 @on_sqlite
+async def test_a_huge_message_is_not_even_taken_in(admin: Visitor) -> None:
+    async with connected(admin) as line:
+        await line.socket.send_str("x" * 1_000_000)
+        assert await line.end() == 1009
+
+
+@on_sqlite
 async def test_strangers_and_foreign_pages_are_refused(nobody: Visitor, admin: Visitor) -> None:
     assert await refused(nobody) == 401
     assert await refused(admin, Origin="https://evil.test") == 403

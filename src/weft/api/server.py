@@ -20,6 +20,8 @@ REFUSED_SOCKET = "ASGI callable returned without completing handshake."
 logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg != REFUSED_SOCKET)
 
 KEEP_ALIVE_SECONDS = 60
+LARGEST_FRAME = 64 * 1024
+"""Bytes of a message on a WebSocket that are taken in at all; clients have little to say there."""
 DRAIN_SECONDS = 10
 
 
@@ -35,6 +37,7 @@ class Server:
             "server_header": False,
             "date_header": True,
             "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+            "ws_max_size": LARGEST_FRAME,
             "timeout_graceful_shutdown": DRAIN_SECONDS,
         } | options
         self._application, self._before_close = application, before_close
