@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -13,6 +13,9 @@ from weft.errors import Invalid
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+After = Annotated[str, msgspec.Meta(description="The ``next`` of the page before.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
 
 Place = int | tuple[str, ...]
 """Where in its order a thing stands: its number, or its names."""

@@ -11,12 +11,10 @@ from weft.access.audit import Entry
 from weft.access.model import Role
 from weft.api.call import Call
 from weft.api.operation import Operations
-from weft.api.paging import Page, page
+from weft.api.paging import After, Limit, Page, page
 from weft.clock import iso, moment
 
 operations = Operations("audit")
-
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +27,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """The name of an operation: ``runs.cancel``."""
     target: str | None = None
     since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 

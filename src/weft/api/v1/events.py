@@ -15,7 +15,7 @@ from weft.access.model import Caller, Role
 from weft.api import streams
 from weft.api.call import LARGEST_ID, Call
 from weft.api.operation import Operations
-from weft.api.paging import Page, cursor, page
+from weft.api.paging import After, Limit, Page, cursor, page
 from weft.db.database import Transaction
 from weft.errors import DatabaseDown, Invalid
 from weft.events import KINDS, Event
@@ -47,9 +47,8 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 class Filter(Live, frozen=True, kw_only=True):
     """Which events to list."""
 
-    after: str | None = None
-    """The ``next`` of the page before."""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
+    after: After | None = None
+    limit: Limit = 50
 
 
 EXAMPLE: dict[str, Any] = msgspec.to_builtins(

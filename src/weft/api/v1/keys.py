@@ -13,20 +13,17 @@ from weft.access.signing import LONGEST
 from weft.api.call import Call
 from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
-from weft.api.paging import Page, page
+from weft.api.paging import After, Limit, Page, page
 from weft.clock import Moment, iso, moment
 from weft.errors import Invalid, NotFound
 
 operations = Operations("keys")
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
-
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
     """Which keys to list."""
 
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 

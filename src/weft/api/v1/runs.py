@@ -11,7 +11,7 @@ from weft.access.model import Role
 from weft.api import examples
 from weft.api.call import Call
 from weft.api.operation import Operations
-from weft.api.paging import Page, cursor, page
+from weft.api.paging import After, Limit, Page, cursor, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
 from weft.documents.runs import AttemptDocument, RunDocument, attempt_document, run_document
 from weft.errors import Invalid, NotFound
@@ -20,7 +20,6 @@ from weft.runs.model import Outcome, RunState, Submitted, Trigger
 
 operations = Operations("runs")
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 RunIds = Annotated[list[RunId], msgspec.Meta(min_length=1, max_length=500)]
 
@@ -39,8 +38,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     correlation_id: str | None = None
     sort: Literal["-id", "id"] = "-id"
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 

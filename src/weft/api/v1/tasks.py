@@ -12,9 +12,9 @@ from weft.api import examples
 from weft.api.call import Call
 from weft.api.definitions import ApplyBody, TaskBody, check_changes, check_wanted, task_of, wanted_of
 from weft.api.operation import Operations
-from weft.api.paging import Page, names, page
+from weft.api.paging import After, Limit, Page, names, page
 from weft.api.starts import StartBody, at
-from weft.api.v1.runs import KEY, TRACE, Limit
+from weft.api.v1.runs import KEY, TRACE
 from weft.clock import moment
 from weft.documents.tasks import (
     ChangeDocument,
@@ -39,8 +39,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which tasks to list."""
 
     project: str | None = None
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 
@@ -163,8 +162,7 @@ async def backfill(call: Call) -> Backfilled:
 class Newest(msgspec.Struct, frozen=True, kw_only=True):
     """How many ticks to list."""
 
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 

@@ -12,20 +12,18 @@ from weft.access.model import Grants, Role, role_of
 from weft.api.call import Call
 from weft.api.callers import refuse_passed_on
 from weft.api.operation import Operations
-from weft.api.paging import Page, page
+from weft.api.paging import After, Limit, Page, page
 from weft.errors import Invalid
 
 operations = Operations("users")
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
 Password = Annotated[str, msgspec.Meta(min_length=passwords.SHORTEST, max_length=passwords.LONGEST)]
 
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
     """Which users to list."""
 
-    after: str | None = None
-    """The ``next`` of the page before."""
+    after: After | None = None
     limit: Limit = 50
 
 

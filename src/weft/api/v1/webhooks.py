@@ -9,7 +9,7 @@ import msgspec
 from weft.access.model import EVERYWHERE, Role
 from weft.api.call import Call
 from weft.api.operation import Operations
-from weft.api.paging import Page, page
+from weft.api.paging import After, Limit, Page, page
 from weft.clock import iso
 from weft.webhooks.model import Delivery, DeliveryState, Webhook
 
@@ -81,9 +81,8 @@ class DeliveryFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which deliveries to list."""
 
     state: DeliveryState | None = None
-    after: str | None = None
-    """The ``next`` of the page before."""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 50
+    after: After | None = None
+    limit: Limit = 50
 
 
 EXAMPLE: dict[str, Any] = {
