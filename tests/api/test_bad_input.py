@@ -35,6 +35,7 @@ BODIES = {
     "a huge number": (b'{"task": "prices", "priority": 1' + b"0" * 400 + b"}", 422),
     "a number out of range": (b'{"task": "prices", "priority": 1e999}', 422),
     "an unknown field": (b'{"task": "prices", "colour": "red"}', 422),
+    "a line break after a correlation id": (rb'{"task": "prices", "correlation_id": "a\n"}', 422),
     "a moment without a zone": (b'{"task": "prices", "not_before": "2026-12-01T08:00:00"}', 422),
     "a moment before all others": (b'{"task": "prices", "not_before": "0001-01-01T00:00:00Z"}', 422),
 }

@@ -66,6 +66,22 @@ async def test_two_workers_that_made_up_the_same_request_are_told_apart(app: App
         assert (answer.status, answer.json["code"]) == (409, "conflict")
 
 
+async def test_a_line_break_after_a_name_is_no_part_of_it(app: App) -> None:
+    async with visiting(app) as visitor:
+        _, worker_id = await joined(visitor)
+        card = {"name": "w1", "host": "here", "pid": 1, "version": "0", "capacity": 10}
+        for odd in ({"name": "w1\n"}, {"labels": ["eu\n"]}):
+            answer = await visitor.post("/v1/worker/join", {"card": card | odd, "request_id": "1" * 16})
+            assert answer.status == 422, odd
+        assert (await visitor.post("/v1/worker/join", {"card": card, "request_id": "1" * 16 + "\n"})).status == 422
+        beat = {"state": "offline\n", "running": 0, "done": 0}
+        assert (await visitor.post("/v1/worker/heartbeat", {"worker_id": worker_id, "beat": beat})).status == 422
+        _, visitor.token = await app.keys.create("join", {}, by="test", kind="join")
+        asked = {"name": "w2", "prefix": "0" * 12, "digest": "0" * 64}
+        for field, value in asked.items():
+            assert (await visitor.post("/v1/worker/enrol", asked | {field: f"{value}\n"})).status == 422, field
+
+
 STATS: list[dict[str, Any]] = [
     {"breakers": "none"},
     {"breakers": [1, "x", {}, {"target": ["a"], "state": None}]},

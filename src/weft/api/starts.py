@@ -19,7 +19,7 @@ from weft.tasks.starting import Start
 MOST_AT_ONCE = 10_000
 LARGEST_BATCH = 16 << 20
 
-Correlation = Annotated[str, msgspec.Meta(max_length=64, pattern="^[!-~]*$")]
+Correlation = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[!-~]*$(?!\n)")]
 Later = Annotated[datetime, msgspec.Meta(tz=True)]
 
 

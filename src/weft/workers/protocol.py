@@ -16,8 +16,8 @@ from weft.runs.model import Ending, Lease
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]{0,62}$")]
-WorkerName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]{0,62}$(?!\n)")]
+WorkerName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)")]
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Card(msgspec.Struct, frozen=True):
 class Beat(msgspec.Struct, frozen=True):
     """How a worker is."""
 
-    state: Annotated[str, Meta(pattern="^(online|busy|draining|offline)$")]
+    state: Annotated[str, Meta(pattern=r"^(online|busy|draining|offline)$(?!\n)")]
     """online, busy, draining, or offline as its last word."""
     running: Number
     done: Annotated[int, Meta(ge=0, le=2**63 - 1)]

@@ -34,8 +34,8 @@ class Enrolling(msgspec.Struct, frozen=True):
     """What a worker with a join token asks for: that a key counts which it has made itself and shows to nobody."""
 
     name: WorkerName
-    prefix: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    prefix: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$(?!\n)")]
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
     """The SHA-256 of the key's secret part."""
     labels: Annotated[tuple[Label, ...], Meta(max_length=100)] = ()
     """What the worker will claim: a token that does not allow it is not used up."""
@@ -51,7 +51,7 @@ class Welcome(msgspec.Struct, frozen=True):
 
 class Joining(msgspec.Struct, frozen=True):
     card: Card
-    request_id: Annotated[str, Meta(pattern="^[0-9a-f]{16,40}$")]
+    request_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{16,40}$(?!\n)")]
     """The same for each repetition of one join."""
 
 
