@@ -8,6 +8,7 @@ import os
 import pty
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,15 @@ os.execv(sys.argv[1], sys.argv[1:])
 """Makes standard input the terminal of a command, so that what is typed there can interrupt it."""
 
 WEFT = str(Path(sys.executable).with_name("weft"))
+
+
+def answers(port: int) -> bool:
+    """Whether a gateway on that port is ready."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)

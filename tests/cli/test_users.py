@@ -8,14 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commanding import ON_ITS_TERMINAL, WEFT, Shell, environment
+from tests.cli.commanding import ON_ITS_TERMINAL, WEFT, Shell, answers, environment
 from tests.servers.server import free_port
 from tests.waiting import eventually
 from weft.access.model import Role
@@ -121,14 +120,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert (answer.code, answer.out, answer.err.count("\n")) == (code, "", 1)
     assert sentence in answer.err
     assert [each["grants"] for each in shell.document("users", "list")] == [{"*": "admin"}]
-
-
-def answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 @contextmanager

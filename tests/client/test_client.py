@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.api.acting import visiting
 from tests.runs.acting import Hand, new_run
-from weft.access.model import EVERYWHERE, Role
+from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
@@ -27,14 +23,6 @@ DAILY = Task(
     schedule=Schedule(cron="30 2 * * *", zone="Europe/Paris"),
     tags=("slow",),
 )
-
-
-@pytest_asyncio.fixture
-async def far(app: App) -> AsyncIterator[Client]:
-    async with visiting(app) as visitor:
-        _, token = await app.keys.create("test", {EVERYWHERE: Role.ADMIN}, by="test")
-        async with connect(visitor.address, token) as client:
-            yield client
 
 
 async def test_runs_are_found_as_they_are_there(app: App, far: Client) -> None:

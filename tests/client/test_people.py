@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.api.acting import visiting
 from tests.conftest import SetClock, on_sqlite
-from weft.access.model import EVERYWHERE, Role
+from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
@@ -17,14 +13,6 @@ from weft.errors import Conflict, NotAllowed, NotFound, Unknown
 
 PASSWORD = "correct horse battery"
 pytestmark = on_sqlite
-
-
-@pytest_asyncio.fixture
-async def far(app: App) -> AsyncIterator[Client]:
-    async with visiting(app) as visitor:
-        _, token = await app.keys.create("test", {EVERYWHERE: Role.ADMIN}, by="test")
-        async with connect(visitor.address, token) as client:
-            yield client
 
 
 async def test_users_are_kept_elsewhere(app: App, far: Client) -> None:

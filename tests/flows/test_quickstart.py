@@ -8,18 +8,16 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.commanding import WEFT, answers
 from tests.servers.server import free_port
 from tests.waiting import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
-WEFT = str(Path(sys.executable).with_name("weft"))
 
 
 def blocks(language: str) -> list[str]:
@@ -29,14 +27,6 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[list[str]]:
     lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
     return [[WEFT, *shlex.split(line)[1:]] for line in lines if line.startswith(".venv/bin/weft ")]
-
-
-def answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
 
 
 @pytest.fixture

@@ -46,6 +46,12 @@ def grants_of(context: Any, role: str | None, everywhere: bool, more: Sequence[s
     return found
 
 
+def in_view(context: Any, grants: Grants) -> bool:
+    """Whether roles count in the project that lists are to show."""
+    project = options_of(context).project
+    return project is None or bool({project, "*"} & grants.keys())
+
+
 def shown_grants(grants: Grants) -> tuple[str, ...]:
     """Each role and where it counts: operator in shop, viewer everywhere."""
     from weft.access.model import EVERYWHERE

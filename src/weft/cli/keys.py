@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.granting import EverywhereOption, GrantOption, RoleOption, grants_of, shown_grants
-from weft.cli.options import Command, Group, options_of, whole
+from weft.cli.granting import EverywhereOption, GrantOption, RoleOption, grants_of, in_view, shown_grants
+from weft.cli.options import Command, Group, whole
 from weft.cli.output import ago, answer, shown, table
 from weft.cli.session import ask
 from weft.clock import now, seconds
@@ -31,8 +31,7 @@ def list_(context: typer.Context) -> None:
     """List the keys, what they may do, and when they were last used."""
     from weft.access.documents import key_document
 
-    project = options_of(context).project
-    keys = [each for each in ask(context, lambda weft: weft.keys.all()) if _is_in(each, project)]
+    keys = [each for each in ask(context, lambda weft: weft.keys.all()) if in_view(context, each.grants)]
     empty = "there is no key; `weft keys create` makes one"
     answer(context, [key_document(each) for each in keys], lambda: table(HEADINGS, map(_row, keys), empty=empty))
 
@@ -96,10 +95,6 @@ def _read(file: Path) -> str:
 
 def _called(grants: Grants) -> str:
     return ", ".join(shown_grants(grants))[:100]
-
-
-def _is_in(key: Key, project: str | None) -> bool:
-    return project is None or bool({project, "*"} & key.grants.keys())
 
 
 def _row(key: Key) -> tuple[object, ...]:

@@ -13,10 +13,11 @@ from weft.cli.granting import (
     PasswordFileOption,
     RoleOption,
     grants_of,
+    in_view,
     password_from,
     shown_grants,
 )
-from weft.cli.options import Command, Group, options_of
+from weft.cli.options import Command, Group
 from weft.cli.output import ago, answer, shown, table
 from weft.cli.session import ask
 
@@ -34,8 +35,7 @@ def list_(context: typer.Context) -> None:
     """List the users and what they may do."""
     from weft.access.documents import user_document
 
-    project = options_of(context).project
-    users = [each for each in ask(context, lambda weft: weft.users.all()) if _is_in(each, project)]
+    users = [each for each in ask(context, lambda weft: weft.users.all()) if in_view(context, each.grants)]
     empty = "there is no user; `weft users create` makes one"
     answer(context, [user_document(each) for each in users], lambda: table(HEADINGS, map(_row, users), empty=empty))
 
@@ -106,10 +106,6 @@ def _tell(context: typer.Context, user: User) -> None:
 
     state = "may log in" if user.active else "may not log in"
     answer(context, user_document(user), lambda: f"user {user.name} {state}: {_may(user)}")
-
-
-def _is_in(user: User, project: str | None) -> bool:
-    return project is None or bool({project, "*"} & user.grants.keys())
 
 
 def _row(user: User) -> tuple[object, ...]:
