@@ -43,6 +43,7 @@ async def test_an_event_arrives_signed_in_an_envelope(app: App, receiver: Receiv
     assert is_genuine(secret, message.headers, message.body, now)
     assert not is_genuine(secret, message.headers, message.body + b" ", now)
     assert not is_genuine("another", message.headers, message.body, now)
+    assert not is_genuine(secret, message.headers | {"Weft-Timestamp": "1" * 5000}, message.body, now)
     assert not is_genuine(secret, message.headers, message.body, now + 301), "a message that was recorded is refused"
 
 
