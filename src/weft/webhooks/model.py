@@ -68,6 +68,7 @@ class Delivery:
     created_at: Moment
     finished_at: Moment | None
 
+
 _TIMESTAMP = re.compile(r"\d{1,15}", re.ASCII)
 
 
