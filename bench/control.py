@@ -5,6 +5,7 @@ import datetime
 import ipaddress
 import secrets
 import ssl
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
@@ -49,6 +50,12 @@ class Control:
     def tls(self) -> ssl.SSLContext | None:
         """What to check its certificate by."""
         return ssl.create_default_context(cafile=self.certificate) if self.certificate else None
+
+    async def at_rest(self, seconds: float) -> float:
+        """The part of a core that it takes over a while."""
+        before, began = self.cpu, time.monotonic()
+        await asyncio.sleep(seconds)
+        return (self.cpu - before) / (time.monotonic() - began)
 
     def is_up(self) -> bool:
         try:

@@ -12,13 +12,13 @@ from sqlalchemy import func, select
 
 from bench.latencies import Latencies, machine_load
 from bench.measure import Goal, cpu_seconds, judge, table
-from bench.roles import Process, Roles, place
+from bench.roles import Process, Roles, stage
 from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults, setups
 from bench.starts import Starts
 from bench.submitter import Submitter, poisson
 from bench.waiting import until
-from weft.app import App, open_app
+from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
 
@@ -93,13 +93,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 async def measure(setup: Setup, fleet: Fleet, options: argparse.Namespace) -> Seen:
     settings = setup.settings() | {"capacity": CAPACITY, "drain_seconds": DRAIN_SECONDS, "log_level": "warning"}
-    with place(**settings) as config:
-        app = await open_app(config)
-        try:
-            with Roles(config) as roles:
-                return await watch(app, roles, setup, fleet, options)
-        finally:
-            await app.close()
+    async with stage(**settings) as (app, roles):
+        return await watch(app, roles, setup, fleet, options)
 
 
 async def watch(app: App, roles: Roles, setup: Setup, fleet: Fleet, options: argparse.Namespace) -> Seen:

@@ -11,12 +11,12 @@ from bench.control import Control, make_certificate, open_control
 from bench.fleet import again, ended, errors, joined, waits
 from bench.latencies import Latencies, machine_load
 from bench.measure import Figures, Goal, judge, table
-from bench.roles import Roles, place
+from bench.roles import Roles, stage
 from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults, setups
 from bench.starts import Starts
 from bench.submitter import Submitter, poisson
-from weft.app import App, open_app
+from weft.app import App
 
 IDLE_CPU, P99_MS = 15.0, 100.0
 RATES = (20.0, 100.0)
@@ -76,13 +76,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def measure(setup: Setup, seen: Seen, options: argparse.Namespace) -> None:
-    with place(**setup.settings(), capacity=CAPACITY, log_level="warning") as config:
-        app = await open_app(config)
-        try:
-            with Roles(config) as roles:
-                await watch(app, roles, seen, options)
-        finally:
-            await app.close()
+    async with stage(**setup.settings(), capacity=CAPACITY, log_level="warning") as (app, roles):
+        await watch(app, roles, seen, options)
 
 
 async def watch(app: App, roles: Roles, seen: Seen, options: argparse.Namespace) -> None:
@@ -95,7 +90,7 @@ async def watch(app: App, roles: Roles, seen: Seen, options: argparse.Namespace)
         roles.python(*command, *tokens)
     await joined(app, options.workers // options.processes * options.processes)
     await asyncio.sleep(SETTLE_SECONDS)
-    idle = await at_rest(gateway, options.idle)
+    idle = await gateway.at_rest(options.idle)
     seen.idle.add(idle * 100)
     for rate in RATES:
         await under_load(app, gateway, starts, seen, rate=rate, seconds=options.seconds, idle=idle)
@@ -106,13 +101,6 @@ async def watch(app: App, roles: Roles, seen: Seen, options: argparse.Namespace)
 
 async def make_tokens(app: App, count: int) -> list[str]:
     return [(await app.keys.create("join", {}, by="bench", kind="join"))[1] for _ in range(count)]
-
-
-async def at_rest(gateway: Control, seconds: float) -> float:
-    """The part of a core that the gateway takes."""
-    before, began = gateway.cpu, time.monotonic()
-    await asyncio.sleep(seconds)
-    return (gateway.cpu - before) / (time.monotonic() - began)
 
 
 async def under_load(

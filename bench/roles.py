@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
+from weft.app import App, open_app
 from weft.cli.up import environment
 from weft.config import Config
 
@@ -79,3 +80,15 @@ def place(**settings: object) -> Iterator[Config]:
     """A configuration whose files live as long as one measurement."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as directory:
         yield Config(data_dir=directory, port=0, **settings)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def stage(**settings: object) -> AsyncIterator[tuple[App, Roles]]:
+    """weft on such a configuration: its front doors here, and whatever processes are started on it."""
+    with place(**settings) as config:
+        app = await open_app(config)
+        try:
+            with Roles(config) as roles:
+                yield app, roles
+        finally:
+            await app.close()

@@ -14,13 +14,13 @@ import msgspec
 from bench.control import Control, make_certificate, open_control
 from bench.latencies import Latencies, machine_load
 from bench.measure import Figures, Goal, judge, table
-from bench.roles import Process, Roles, end, place
+from bench.roles import Process, Roles, end, stage
 from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults, setups
 from bench.submitter import poisson
 from bench.waiting import until
 from weft.access.model import EVERYWHERE, Role
-from weft.app import App, open_app
+from weft.app import App
 
 KILOBYTES, P99_MS = 100.0, 250.0
 SETTLE_SECONDS = 4.0
@@ -91,13 +91,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def measure(setup: Setup, seen: Seen, options: argparse.Namespace) -> None:
-    with place(**setup.settings(), log_level="warning") as config:
-        app = await open_app(config)
-        try:
-            with Roles(config) as roles:
-                await watch(app, roles, seen, options)
-        finally:
-            await app.close()
+    async with stage(**setup.settings(), log_level="warning") as (app, roles):
+        await watch(app, roles, seen, options)
 
 
 async def watch(app: App, roles: Roles, seen: Seen, options: argparse.Namespace) -> None:
@@ -109,7 +104,7 @@ async def watch(app: App, roles: Roles, seen: Seen, options: argparse.Namespace)
     folder = roles.config.folder / "all"
     listeners = await listening(gateway, roles, folder, options.streams, tokens)
     await asyncio.sleep(SETTLE_SECONDS)
-    seen.idle.add(await cpu_over(gateway, SETTLE_SECONDS) * 100)
+    seen.idle.add(await gateway.at_rest(SETTLE_SECONDS) * 100)
     _, token = await app.keys.create("submitter", {PROJECT: Role.DEVELOPER}, by="bench")
     submitted: dict[str, set[int]] = {}
     for origin, through in zip(ORIGINS, (gateway, other), strict=True):
@@ -155,12 +150,6 @@ async def listening(gateway: Control, roles: Roles, folder: Path, streams: int, 
 def stop(listeners: Process, folder: Path) -> Heard:
     end(listeners)
     return msgspec.json.decode((folder / "heard").read_bytes(), type=Heard)
-
-
-async def cpu_over(gateway: Control, seconds: float) -> float:
-    before, began = gateway.cpu, time.monotonic()
-    await asyncio.sleep(seconds)
-    return (gateway.cpu - before) / (time.monotonic() - began)
 
 
 async def submit(gateway: Control, token: str, rate: float, seconds: float) -> set[int]:
