@@ -55,7 +55,7 @@ class Rechecks:
             asking = asyncio.create_task(ask())
             asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
             self._asked[credentials] = (now, asking)
-        return await asyncio.shield(asking)
+        return asking.result() if asking.done() else await asyncio.shield(asking)
 
 
 class Watch:
