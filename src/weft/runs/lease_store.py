@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, and_, bindparam, insert, literal_column, select
+from sqlalchemy import Select, and_, bindparam, func, insert, literal_column, select
 from sqlalchemy.sql.expression import delete
 
 from weft.db import schema
@@ -92,13 +93,37 @@ def end(tx: Transaction, rows: Sequence[Mapping[str, Any]], attempts: Sequence[M
     return ended + update_many(tx, runs, counted, match=(*same, "slots"), extra=STILL_RUNNING)
 
 
-def add_log(tx: Transaction, chunks: Sequence[Mapping[str, Any]]) -> None:
-    """Keep pieces of live logs; a piece that was shipped before is not kept twice."""
-    table = schema.log_chunks
+def add_log(
+    tx: Transaction, chunks: Sequence[Mapping[str, Any]], room: Mapping[tuple[int, int], int]
+) -> Counter[tuple[int, int]]:
+    """Keep pieces of live logs as long as there is ``room`` for bytes of their attempt; return what was kept of each.
+
+    A piece that was shipped before is not kept twice, and one that does not fit is dropped.
+    """
+    kept: Counter[tuple[int, int]] = Counter()
     for chunk in chunks:
-        same = and_(table.c.run_id == chunk["run_id"], table.c.attempt == chunk["attempt"], table.c.seq == chunk["seq"])
-        if tx.value(select(table.c.seq).where(same)) is None:
-            tx.execute(insert(table).values(chunk))
+        attempt, size = (chunk["run_id"], chunk["attempt"]), len(chunk["data"])
+        if 0 < size <= room[attempt] - kept[attempt] and _add_piece(tx, chunk):
+            kept[attempt] += size
+    return kept
+
+
+def _add_piece(tx: Transaction, chunk: Mapping[str, Any]) -> bool:
+    table = schema.log_chunks
+    same = and_(table.c.run_id == chunk["run_id"], table.c.attempt == chunk["attempt"], table.c.seq == chunk["seq"])
+    if tx.value(select(table.c.seq).where(same)) is not None:
+        return False
+    tx.execute(insert(table).values(chunk))
+    return True
+
+
+def log_sizes(tx: Transaction, run_ids: Collection[int]) -> dict[tuple[int, int], tuple[int, int]]:
+    """By run and its attempt, how many bytes its log may have and how many of its live log are kept."""
+    table = schema.log_chunks
+    mine = and_(table.c.run_id == runs.c.id, table.c.attempt == runs.c.attempt)
+    kept = select(func.coalesce(func.sum(func.length(table.c.data)), 0)).where(mine).scalar_subquery()
+    query = select(runs.c.id, runs.c.attempt, runs.c.spec, kept.label("kept")).where(runs.c.id.in_(run_ids))
+    return {(row.id, row.attempt): (_decode_spec(row.spec).log_bytes, int(row.kept)) for row in tx.rows(query)}
 
 
 def drop_logs(tx: Transaction, ended: Collection[tuple[int, int]]) -> None:

@@ -24,6 +24,7 @@ from weft.runs.claim_store import Holder
 from weft.runs.endings import Endings
 from weft.runs.fairness import share
 from weft.runs.lanes import Lane
+from weft.runs.log_room import LogRoom
 from weft.runs.model import Ending, Lease
 
 MOST_LANES = 200
@@ -97,7 +98,7 @@ class Leases:
 
     def __init__(self, db: Database, bell: Bell, clock: Clock) -> None:
         self._db, self._bell, self._clock = db, bell, clock
-        self._endings = Endings(bell, clock)
+        self._endings, self._log_room = Endings(bell, clock), LogRoom()
         self._lease_together = Together(db, self._lease_all, lambda asker: asker.want)
         self._finish_together = Together(
             db, self._endings.finish, lambda told: len(told[1]), apart_seconds=FINISH_APART_SECONDS
@@ -115,11 +116,12 @@ class Leases:
         return await self._finish_together((worker_id, endings))
 
     async def ship(self, worker_id: int, chunks: Sequence[dict[str, Any]]) -> None:
-        """Keep pieces of the logs of runs that ``worker_id`` holds; others are dropped."""
+        """Keep pieces of the logs of runs that ``worker_id`` holds, as far as there is room; others are dropped."""
 
         def work(tx: Transaction) -> None:
             mine = lease_store.keep(tx, {chunk["run_id"] for chunk in chunks}, worker_id)
-            lease_store.add_log(tx, [chunk for chunk in chunks if (chunk["run_id"], chunk["attempt"]) in mine])
+            held = [chunk for chunk in chunks if (chunk["run_id"], chunk["attempt"]) in mine]
+            self._log_room.take(tx, lease_store.add_log(tx, held, self._log_room.of(tx, mine)))
 
         await self._db.transact(work)
 
