@@ -11,12 +11,12 @@ from sqlalchemy import MetaData
 BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also the spaces at the end of a text
 
 
-def dress(metadata: MetaData) -> None:
-    """Let text compare byte by byte, and sparse indexes have no more than they must."""
+def dress(metadata: MetaData, dialect: str) -> None:
+    """Let text compare byte by byte, and sparse indexes have no more than they must, on this kind of database."""
     for table in metadata.tables.values():
-        for kind in ("mysql", "mariadb"):
-            table.dialect_kwargs.update({f"{kind}_{key}": value for key, value in BYTE_BY_BYTE.items()})
+        if dialect in ("mysql", "mariadb"):
+            table.dialect_kwargs.update({f"{dialect}_{key}": value for key, value in BYTE_BY_BYTE.items()})
+            continue
         for index in table.indexes:
             if "sparse" in index.info:
-                there = index.info["sparse"].is_not(None)
-                index.dialect_kwargs.update({"postgresql_where": there, "sqlite_where": there})
+                index.dialect_kwargs[f"{dialect}_where"] = index.info["sparse"].is_not(None)

@@ -59,7 +59,7 @@ def _version(connection: Connection) -> int:
 
 
 def _create(connection: Connection, version: int) -> None:
-    dress(schema.metadata)
+    dress(schema.metadata, connection.dialect.name)
     schema.metadata.create_all(connection)
     protect(connection, schema.audit)
     connection.execute(insert(schema.schema_version).values(version=version))
