@@ -166,7 +166,8 @@ async def test_a_worker_touches_no_run_but_its_own(app: App, caplog: pytest.LogC
         assert f"end run {run_id}" in alerts(caplog)
         assert await speaker.finish(forger, [Ending(run_id, 7, "failed")]) == [False]
         assert len(alerts(caplog)) == 1
-        await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged")])
+        await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged"), LogChunk(run_id, 7, 0, b"forged")])
+        assert alerts(caplog)[1:] == [f"ship to run {run_id}"]
         with pytest.raises(NotAllowed, match=f"does not hold run {run_id}"):
             await RemoteBlobs(await speaker.of("forger")).put(f"logs/{run_id}/1.log", b"forged")
         assert f"write to run {run_id} of worker {victim}" in alerts(caplog)

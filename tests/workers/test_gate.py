@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
-from tests.runs.acting import submit
+import pytest
+
+from tests.runs.acting import submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
 from weft.workers import store, wire
-from weft.workers.protocol import Beat, Card, Orders
+from weft.workers.gate import MOST_ALERTS
+from weft.workers.protocol import Beat, Card, LogChunk, Orders
 
 BEAT = Beat(state="online", running=1, done=0)
 
@@ -66,3 +70,17 @@ async def test_pieces_of_a_log_are_kept_while_their_attempt_is_held_and_not_afte
     whole = await app.gate.upload(*working, held.run_id, 1, data=b"end\n", offset=wire.PIECE, total=wire.PIECE + 4)
     assert (whole, await app.blobs.keys("uploads")) == (wire.PIECE + 4, [])
     assert await app.blobs.get(f"logs/{held.run_id}/1.log") == piece + b"end\n"
+
+
+async def test_a_call_that_forges_much_leaves_few_alerts(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    victim, forger = await enter(app, "victim"), await enter(app, "forger")
+    ids = await submit_many(app, 20)
+    await app.gate.lease(*victim, 20)
+    chunks = [LogChunk(run_id, 1, seq, b"forged") for run_id in ids for seq in range(3)]
+    with caplog.at_level(logging.WARNING, logger="weft.workers.gate"):
+        await app.gate.ship(*forger, chunks)
+        told = [str(vars(record)["what"]) for record in caplog.records]
+        assert told == [f"ship to run {run_id}" for run_id in sorted(ids)[:MOST_ALERTS]]
+        await app.gate.ship(*victim, chunks)
+    assert len(caplog.records) == MOST_ALERTS
+    assert [await app.runs.log(run_id) for run_id in ids] == [b"forged" * 3] * 20

@@ -115,15 +115,19 @@ class Leases:
         """End attempts; False for each that ``worker_id`` no longer holds, of which nothing is changed."""
         return await self._finish_together((worker_id, endings))
 
-    async def ship(self, worker_id: int, chunks: Sequence[dict[str, Any]]) -> None:
-        """Keep pieces of the logs of runs that ``worker_id`` holds, as far as there is room; others are dropped."""
+    async def ship(self, worker_id: int, chunks: Sequence[dict[str, Any]]) -> set[tuple[int, int]]:
+        """Keep pieces of the logs of runs that ``worker_id`` holds, as far as there is room; others are dropped.
 
-        def work(tx: Transaction) -> None:
+        Returns run and attempt of those that it does not hold.
+        """
+
+        def work(tx: Transaction) -> set[tuple[int, int]]:
             mine = lease_store.keep(tx, {chunk["run_id"] for chunk in chunks}, worker_id)
             held = [chunk for chunk in chunks if (chunk["run_id"], chunk["attempt"]) in mine]
             self._log_room.take(tx, lease_store.add_log(tx, held, self._log_room.of(tx, mine)))
+            return {(chunk["run_id"], chunk["attempt"]) for chunk in chunks} - mine
 
-        await self._db.transact(work)
+        return await self._db.transact(work)
 
     def expire(self, tx: Transaction, worker_id: int, reason: str, limit: int = MOST_EXPIRED) -> int:
         """End some of the attempts of a worker that is given up for lost; return how many."""

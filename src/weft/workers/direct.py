@@ -55,7 +55,11 @@ class DirectProtocol:
         return [orders[worker_id] for worker_id, _ in beats]
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
-        await self._leases.ship(worker_id, [msgspec.structs.asdict(chunk) for chunk in chunks])
+        await self.ship_held(worker_id, chunks)
+
+    async def ship_held(self, worker_id: int, chunks: Sequence[LogChunk]) -> set[tuple[int, int]]:
+        """Deliver pieces of live logs; return run and attempt of those that the worker does not hold."""
+        return await self._leases.ship(worker_id, [msgspec.structs.asdict(chunk) for chunk in chunks])
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await self._leases.finish(worker_id, endings)

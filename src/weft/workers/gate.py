@@ -7,7 +7,7 @@ it, and a worker touches only the leases that it holds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,6 +33,8 @@ from weft.workers.wire import PROTOCOL, Enrolling, Told, Welcome, ending_of
 log = logging.getLogger(__name__)
 
 MOST_OWNERS = 10_000
+MOST_ALERTS = 3
+"""How many alerts one call may leave."""
 
 BEATS_APART_SECONDS = 0.1
 """A beat may wait that long for others, so that hundreds of workers cost a few commits a second and not one each."""
@@ -94,12 +96,14 @@ class Gate:
 
     async def ship(self, caller: Caller, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await self._own(caller, worker_id)
-        await self._protocol.ship(worker_id, chunks)
+        refused = await self._protocol.ship_held(worker_id, chunks)
+        await self._watch(caller, worker_id, refused, "ship to")
 
     async def finish(self, caller: Caller, worker_id: int, endings: Sequence[Told]) -> list[bool]:
         await self._own(caller, worker_id)
         accepted = await self._protocol.finish(worker_id, [ending_of(each) for each in endings])
-        await self._watch(caller, worker_id, [each for each, ok in zip(endings, accepted, strict=True) if not ok])
+        refused = {(each.run_id, each.attempt) for each, ok in zip(endings, accepted, strict=True) if not ok}
+        await self._watch(caller, worker_id, refused, "end")
         return accepted
 
     async def received(self, caller: Caller, worker_id: int, run_id: int, attempt: int) -> int:
@@ -186,20 +190,23 @@ class Gate:
             self._alert(caller, f"write to run {run_id} of worker {holder}")
             raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
 
-    async def _watch(self, caller: Caller, worker_id: int, refused: Sequence[Told]) -> None:
-        """Tell people of endings of attempts that another worker holds now: no worker can be that far behind."""
+    async def _watch(self, caller: Caller, worker_id: int, refused: Collection[tuple[int, int]], what: str) -> None:
+        """Tell people of writes to attempts that another worker holds now: no worker can be that far behind.
+
+        A call that names many leaves a few alerts; they are enough to revoke the key.
+        """
         if not refused:
             return
-        holders = await self._db.read(lambda tx: _holders(tx, [each.run_id for each in refused]))
-        for each in refused:
-            if holders.get((each.run_id, each.attempt), worker_id) != worker_id:
-                self._alert(caller, f"end run {each.run_id}")
+        holders = await self._db.read(lambda tx: _holders(tx, {run_id for run_id, _ in refused}))
+        forged = sorted(each for each in refused if holders.get(each, worker_id) != worker_id)
+        for run_id, _ in forged[:MOST_ALERTS]:
+            self._alert(caller, f"{what} run {run_id}")
 
     def _alert(self, caller: Caller, what: str) -> None:
         extra = {"worker": caller.name, "key_id": caller.id, "address": caller.address, "what": what}
         log.warning("a worker's key was used for what is not its own", extra=extra)
 
 
-def _holders(tx: Transaction, run_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+def _holders(tx: Transaction, run_ids: Collection[int]) -> dict[tuple[int, int], int]:
     """Which worker holds each of the runs now, by run and attempt."""
     return {(run_id, row.attempt): row.lease_worker for run_id, row in lease_store.held(tx, run_ids).items()}
