@@ -53,7 +53,7 @@ class Conflict(WeftError):
 class ChangedMeanwhile(WeftError):
     """The thing is not as the caller last saw it."""
 
-    def __init__(self, what: str, which: object, found: int | None) -> None:
+    def __init__(self, what: str, which: object, found: int | str | None) -> None:
         state = "is not there" if found is None else f"is at revision {found}"
         super().__init__(f"{what} {which} {state}, so it was changed meanwhile; read it again and repeat your change")
 

@@ -23,9 +23,10 @@ def add_user(tx: Transaction, name: str, password: str, at: Moment) -> int:
     return _new_id(tx.execute(insert(users).values(row)).inserted_primary_key)
 
 
-def user_named(tx: Transaction, name: str) -> tuple[User, str] | None:
-    """The user and the hash of the password."""
-    row = tx.execute(select(users).where(users.c.name == name)).first()
+def user_named(tx: Transaction, name: str, *, lock: bool = False) -> tuple[User, str] | None:
+    """The user and the hash of the password; with ``lock`` nobody else changes the user until the transaction ends."""
+    query = select(users).where(users.c.name == name)
+    row = tx.execute(query.with_for_update() if lock else query).first()
     return None if row is None else (_user(row, _granted(tx, "user", [row.id])), row.password)
 
 

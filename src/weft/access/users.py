@@ -6,6 +6,7 @@ Whatever changes what a user may do ends the user's sessions in the same transac
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from weft.access import passwords, session_store, store
 from weft.access.documents import user_document
@@ -92,14 +93,23 @@ class Users:
         """Let the user have these roles and no others."""
         return await self.change(name, grants=grants)
 
-    async def change(self, name: str, *, active: bool | None = None, grants: Grants | None = None) -> User:
-        """Change what is given, all or nothing."""
+    async def change(
+        self,
+        name: str,
+        *,
+        active: bool | None = None,
+        grants: Grants | None = None,
+        check: Callable[[User], None] | None = None,
+    ) -> User:
+        """Change what is given, all or nothing; ``check`` may refuse, by raising, to change what is there."""
         if grants is not None:
             check_grants(grants)
 
         def work(tx: Transaction) -> User:
-            user = _existing(tx, name)
-            others = set(store.admins(tx)) - {user.id}
+            admins = set(store.admins(tx))  # before the user, who may be one: two who lock in one order do not meet
+            user = _existing(tx, name, lock=True)
+            if check is not None:
+                check(user)
             if grants is not None:
                 store.grant(tx, "user", user.id, grants)
             if active is not None:
@@ -108,7 +118,7 @@ class Users:
                 store.revoke_keys_by(tx, user.name, self._clock())
             session_store.end_all(tx, user.id)
             changed = _existing(tx, name)
-            _keep_an_admin(user, changed, others)
+            _keep_an_admin(user, changed, admins - {user.id})
             tell(tx, before=user_document(user), after=user_document(changed))
             return changed
 
@@ -120,8 +130,8 @@ class Users:
         return _existing(tx, name)
 
 
-def _existing(tx: Transaction, name: str) -> User:
-    found = store.user_named(tx, name.lower()) if NAME.fullmatch(name.lower()) else None
+def _existing(tx: Transaction, name: str, *, lock: bool = False) -> User:
+    found = store.user_named(tx, name.lower(), lock=lock) if NAME.fullmatch(name.lower()) else None
     if found is None:
         raise NotFound("user", name)
     return found[0]

@@ -134,7 +134,11 @@ def _responses(each: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
         return {"204": {"description": "Done"}} | problems
     schema = by_type[id(each.answer)] if each.answer is not None else {"type": "string"}
     media = {"schema": schema} | ({"example": each.example} if each.example is not None else {})
-    return {str(each.status): {"description": each.summary, "content": {each.media_type: media}}} | problems
+    answer: dict[str, Any] = {"description": each.summary, "content": {each.media_type: media}}
+    if each.answer_headers:
+        told = each.answer_headers.items()
+        answer["headers"] = {name: {"description": doc, "schema": {"type": "string"}} for name, doc in told}
+    return {str(each.status): answer} | problems
 
 
 def _problem(status: int, schema: Any) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class Operation:
     """The kinds of callers that may call it; workers have operations of their own."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers that it understands, and what they do."""
+    answer_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the answer that a caller may want, and what they say."""
     example: Any = None
     """An answer."""
     example_body: Any = None

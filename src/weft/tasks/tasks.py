@@ -148,7 +148,21 @@ class Tasks:
 
     async def settings(self, project: str) -> ProjectSettings:
         """What holds for all tasks of a project; one that nobody has set up has the defaults."""
-        return (await self.all_settings({project})).get(project, ProjectSettings())
+        return await self._db.read(lambda tx: _settings(tx, project))
+
+    async def configure(
+        self, project: str, settings: ProjectSettings, *, check: Callable[[ProjectSettings], None] | None = None
+    ) -> ProjectSettings:
+        """Set what holds for all tasks of a project; ``check`` may refuse, by raising, to change what is there."""
+
+        def work(tx: Transaction) -> ProjectSettings:
+            store.hold(tx)
+            if check is not None:
+                check(_settings(tx, project))
+            tell_changes(tx, applying.apply(tx, self._runs, Wanted((), {project: settings}), self._clock()))
+            return _settings(tx, project)
+
+        return await self._db.transact(work)
 
     async def all_settings(self, projects: Collection[str] | None = None) -> dict[str, ProjectSettings]:
         """The settings of every project that is known, by settings, tasks or runs; or of some."""
@@ -264,6 +278,11 @@ def _refuse_changed(
     revision = None if old is None else old.revision
     if (new and revision is not None) or (seen is not None and (revision is None or revision not in seen)):
         raise ChangedMeanwhile("task", f"{project}/{name}", revision)
+
+
+def _settings(tx: Transaction, project: str) -> ProjectSettings:
+    rows = {row.name: row for row in store.project_rows(tx)}
+    return settings_of(project, rows.get(project), store.limit_rows(tx))
 
 
 def _as_wanted(tx: Transaction, project: str | None) -> Wanted:

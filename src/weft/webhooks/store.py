@@ -35,8 +35,9 @@ def remove(tx: Transaction, webhook_id: int) -> bool:
     return tx.execute(delete(webhooks).where(webhooks.c.id == webhook_id)).rowcount == 1
 
 
-def get(tx: Transaction, webhook_id: int) -> Webhook | None:
-    row = tx.execute(select(webhooks).where(webhooks.c.id == webhook_id)).first()
+def get(tx: Transaction, webhook_id: int, *, lock: bool = False) -> Webhook | None:
+    query = select(webhooks).where(webhooks.c.id == webhook_id)
+    row = tx.execute(query.with_for_update() if lock else query).first()
     return None if row is None else _webhook(row)
 
 

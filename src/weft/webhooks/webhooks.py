@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from weft import events
@@ -19,6 +19,9 @@ from weft.webhooks.model import Delivery, DeliveryState, Webhook, checked_kinds,
 
 READER = "webhooks"
 ABOUT = "webhook"
+
+Check = Callable[[Webhook], None]
+"""May refuse, by raising, to change what is there."""
 
 
 class Webhooks:
@@ -66,6 +69,7 @@ class Webhooks:
         url: str | None = None,
         kinds: Collection[str] | None = None,
         active: bool | None = None,
+        check: Check | None = None,
     ) -> Webhook:
         """Change what is given. One that is not active is sent nothing of what happens meanwhile."""
         values: dict[str, Any] = {}
@@ -74,7 +78,7 @@ class Webhooks:
         values |= {} if active is None else {"active": active}
 
         def work(tx: Transaction) -> Webhook:
-            before = _existing(tx, webhook_id)
+            before = _held(tx, webhook_id, check)
             if values:
                 store.change(tx, webhook_id, values)
             changed = _existing(tx, webhook_id)
@@ -83,11 +87,11 @@ class Webhooks:
 
         return await self._db.transact(work)
 
-    async def remove(self, webhook_id: int) -> None:
+    async def remove(self, webhook_id: int, *, check: Check | None = None) -> None:
         """Remove a webhook and the log of its deliveries."""
 
         def work(tx: Transaction) -> None:
-            before = _existing(tx, webhook_id)
+            before = _held(tx, webhook_id, check)
             store.remove(tx, webhook_id)
             if not store.find(tx):
                 store.end_cursor(tx, READER)
@@ -117,8 +121,16 @@ class Webhooks:
         return await self._db.transact(work)
 
 
-def _existing(tx: Transaction, webhook_id: int) -> Webhook:
-    found = store.get(tx, webhook_id)
+def _held(tx: Transaction, webhook_id: int, check: Check | None) -> Webhook:
+    """The webhook, if ``check`` lets it be changed; nobody else changes it until the transaction ends."""
+    found = _existing(tx, webhook_id, lock=True)
+    if check is not None:
+        check(found)
+    return found
+
+
+def _existing(tx: Transaction, webhook_id: int, *, lock: bool = False) -> Webhook:
+    found = store.get(tx, webhook_id, lock=lock)
     if found is None:
         raise NotFound("webhook", webhook_id)
     return found

@@ -6,10 +6,10 @@ import msgspec
 
 from weft.access.model import Role
 from weft.api.call import Call
+from weft.api.etags import ETAG, IF_MATCH, tag, unchanged
 from weft.api.operation import Operations
 from weft.api.paging import Page
 from weft.errors import Invalid, NotFound
-from weft.tasks.changes import Wanted
 from weft.tasks.model import ProjectSettings, check_name
 
 operations = Operations("projects")
@@ -39,11 +39,11 @@ async def list_(call: Call) -> Page[ProjectDocument]:
     return Page(items=[_document(name, each) for name, each in found.items()])
 
 
-@operations.get("/projects/{project}", needs=Role.VIEWER, answer=ProjectDocument, example=EXAMPLE)
+@operations.get("/projects/{project}", needs=Role.VIEWER, answer=ProjectDocument, answer_headers=ETAG, example=EXAMPLE)
 async def show(call: Call) -> ProjectDocument:
     """Show the settings of a project; one that nobody has set up has the defaults."""
     project = _named(call)
-    return _document(project, await call.app.tasks.settings(project))
+    return _shown(call, project, await call.app.tasks.settings(project))
 
 
 @operations.put(
@@ -51,14 +51,17 @@ async def show(call: Call) -> ProjectDocument:
     needs=Role.ADMIN,
     body=ProjectSettings,
     answer=ProjectDocument,
+    headers=IF_MATCH,
+    answer_headers=ETAG,
     example=EXAMPLE,
     example_body={"weight": 2.0, "max_running": 50, "tags": {"heavy": 2}},
 )
 async def put(call: Call) -> ProjectDocument:
     """Set what holds for all tasks of a project; what is left out has its default."""
     project = _named(call)
-    await call.app.tasks.apply(Wanted((), {project: call.body}))
-    return _document(project, await call.app.tasks.settings(project))
+    same = unchanged(call, "project", project)
+    check = None if same is None else lambda settings: same(_document(project, settings))
+    return _shown(call, project, await call.app.tasks.configure(project, call.body, check=check))
 
 
 def _named(call: Call) -> str:
@@ -69,6 +72,12 @@ def _named(call: Call) -> str:
     except Invalid as problem:
         raise NotFound("project", project) from problem
     return project
+
+
+def _shown(call: Call, project: str, settings: ProjectSettings) -> ProjectDocument:
+    document = _document(project, settings)
+    tag(call, document)
+    return document
 
 
 def _document(name: str, settings: ProjectSettings) -> ProjectDocument:

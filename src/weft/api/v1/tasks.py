@@ -11,6 +11,7 @@ from weft.access.model import Role
 from weft.api import examples
 from weft.api.call import Call
 from weft.api.definitions import ApplyBody, TaskBody, check_changes, check_wanted, task_of, wanted_of
+from weft.api.etags import ETAG, IF_MATCH
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, names, page
 from weft.api.starts import StartBody, at
@@ -32,7 +33,6 @@ from weft.tasks.store import Stored
 operations = Operations("tasks")
 
 ONE = "/tasks/{project}/{name}"
-IF_MATCH = {"If-Match": "The ETag that was read; the answer is 412 where the task was changed meanwhile."}
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ async def list_(call: Call) -> Page[TaskDocument]:
     return Page.of([task_document(each) for each in found], asked.limit, lambda task: (task.project, task.name))
 
 
-@operations.get(ONE, needs=Role.VIEWER, answer=TaskDocument, example=examples.SHOWN_TASK)
+@operations.get(ONE, needs=Role.VIEWER, answer=TaskDocument, answer_headers=ETAG, example=examples.SHOWN_TASK)
 async def show(call: Call) -> TaskDocument:
     """Show one task, what starts it in words, and its next ten times. Its ETag is its revision."""
     return _shown(call, await call.app.tasks.get(*_named(call)))
@@ -66,6 +66,7 @@ async def show(call: Call) -> TaskDocument:
     body=TaskBody,
     answer=TaskDocument,
     headers=IF_MATCH | {"If-None-Match": "With * the task is made only where there is none; the answer is 412 else."},
+    answer_headers=ETAG,
     example=examples.SHOWN_TASK,
     example_body={"kind": "shell", "spec": {"argv": ["crawl", "prices"]}, "schedule": "30 2 * * *"},
 )

@@ -8,9 +8,10 @@ import msgspec
 
 from weft.access import passwords
 from weft.access.documents import RoleName, UserDocument, UserMade, user_document
-from weft.access.model import Grants, Role, role_of
+from weft.access.model import Grants, Role, User, role_of
 from weft.api.call import Call
 from weft.api.callers import refuse_passed_on
+from weft.api.etags import ETAG, IF_MATCH, tag, unchanged
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, page
 from weft.errors import Invalid
@@ -91,11 +92,11 @@ async def create(call: Call) -> UserMade:
     return UserMade(user=user_document(user), password=None if asked.password else password)
 
 
-@operations.get("/users/{name}", needs=Role.ADMIN, answer=UserDocument, example=USER)
+@operations.get("/users/{name}", needs=Role.ADMIN, answer=UserDocument, answer_headers=ETAG, example=USER)
 async def show(call: Call) -> UserDocument:
     """Show one user."""
     call.check_everywhere(f"user {call.path('name')}")
-    return user_document(await call.app.users.get(call.path("name")))
+    return _shown(call, await call.app.users.get(call.path("name")))
 
 
 @operations.patch(
@@ -103,6 +104,8 @@ async def show(call: Call) -> UserDocument:
     needs=Role.ADMIN,
     body=UserChange,
     answer=UserDocument,
+    headers=IF_MATCH,
+    answer_headers=ETAG,
     example=USER,
     example_body={"active": True, "grants": {"shop": "operator"}},
 )
@@ -115,7 +118,8 @@ async def change(call: Call) -> UserDocument:
     if asked.active is None and asked.grants is None:
         raise Invalid("body", "empty", "it must have active or grants")
     grants = None if asked.grants is None else roles(asked.grants)
-    return user_document(await call.app.users.change(name, active=asked.active, grants=grants))
+    check = unchanged(call, "user", name)
+    return _shown(call, await call.app.users.change(name, active=asked.active, grants=grants, check=check))
 
 
 @operations.put(
@@ -129,6 +133,11 @@ async def set_password(call: Call) -> None:
     asked: NewPassword = call.body
     call.record = {}
     await call.app.users.set_password(name, asked.password)
+
+
+def _shown(call: Call, user: User) -> UserDocument:
+    tag(call, user)
+    return user_document(user)
 
 
 def roles(names: dict[str, RoleName]) -> Grants:

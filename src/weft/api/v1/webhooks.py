@@ -8,6 +8,7 @@ import msgspec
 
 from weft.access.model import EVERYWHERE, Role
 from weft.api.call import Call
+from weft.api.etags import ETAG, IF_MATCH, tag, unchanged
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, page
 from weft.clock import iso
@@ -142,11 +143,12 @@ async def create(call: Call) -> CreatedWebhook:
     return CreatedWebhook(webhook=document, secret=secret)
 
 
-@operations.get("/webhooks/{webhook_id}", needs=Role.ADMIN, answer=WebhookDocument, example=EXAMPLE)
+@operations.get(
+    "/webhooks/{webhook_id}", needs=Role.ADMIN, answer=WebhookDocument, answer_headers=ETAG, example=EXAMPLE
+)
 async def show(call: Call) -> WebhookDocument:
     """Show one webhook, and how many of its deliveries wait."""
-    [document] = await _documents(call, [await _checked(call)])
-    return document
+    return await _shown(call, await _checked(call))
 
 
 @operations.patch(
@@ -154,6 +156,8 @@ async def show(call: Call) -> WebhookDocument:
     needs=Role.ADMIN,
     body=ChangedWebhook,
     answer=WebhookDocument,
+    headers=IF_MATCH,
+    answer_headers=ETAG,
     example=EXAMPLE | {"active": False},
     example_body={"active": False},
 )
@@ -161,15 +165,18 @@ async def change(call: Call) -> WebhookDocument:
     """Change a webhook; one that is not active is told nothing of what happens meanwhile."""
     webhook = await _checked(call)
     wish: ChangedWebhook = call.body
-    changed = await call.app.webhooks.change(webhook.id, url=wish.url, kinds=wish.kinds, active=wish.active)
-    [document] = await _documents(call, [changed])
-    return document
+    check = unchanged(call, "webhook", webhook.id)
+    changed = await call.app.webhooks.change(
+        webhook.id, url=wish.url, kinds=wish.kinds, active=wish.active, check=check
+    )
+    return await _shown(call, changed)
 
 
-@operations.delete("/webhooks/{webhook_id}", needs=Role.ADMIN)
+@operations.delete("/webhooks/{webhook_id}", needs=Role.ADMIN, headers=IF_MATCH)
 async def delete(call: Call) -> None:
     """Remove a webhook and the log of its deliveries."""
-    await call.app.webhooks.remove((await _checked(call)).id)
+    webhook = await _checked(call)
+    await call.app.webhooks.remove(webhook.id, check=unchanged(call, "webhook", webhook.id))
 
 
 @operations.get(
@@ -207,6 +214,12 @@ async def _checked(call: Call) -> Webhook:
     webhook = await call.app.webhooks.get(webhook_id)
     call.check(webhook.project, f"webhook {webhook_id}")
     return webhook
+
+
+async def _shown(call: Call, webhook: Webhook) -> WebhookDocument:
+    tag(call, webhook)
+    [document] = await _documents(call, [webhook])
+    return document
 
 
 async def _documents(call: Call, webhooks: list[Webhook]) -> list[WebhookDocument]:
