@@ -68,9 +68,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         check_name("kind", self.kind)
         for what, values in (("tag", self.tags), ("label", self.labels)):
             for value in values:
-                _check(
-                    what, value, LABEL.fullmatch(value), "it must be letters, digits, '.', '_', '=' or '-', at most 63"
-                )
+                check_label(what, value)
         _check_numbers(self)
         _check_retry(self.retry)
         for name in self.params:
@@ -143,7 +141,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         _check_at_least_one("max_running", self.max_running)
         _check_at_least_one("max_queued", self.max_queued)
         for tag, most in self.tags.items():
-            _check("tag", tag, LABEL.fullmatch(tag), "it must be letters, digits, '.', '_', '=' or '-', at most 63")
+            check_label("tag", tag)
             _check_at_least_one(f"tags.{tag}", most)
 
 
@@ -154,6 +152,11 @@ def check_name(what: str, value: str) -> None:
         NAME.fullmatch(value),
         "it must be letters, digits, '.', '_' or '-', at most 100, starting with a letter or digit",
     )
+
+
+def check_label(what: str, value: str) -> None:
+    """Refuse what can be neither a tag nor a label."""
+    _check(what, value, LABEL.fullmatch(value), "it must be letters, digits, '.', '_', '=' or '-', at most 63")
 
 
 def _check_priority(value: int) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import and_, delete, func, insert, or_, select, true, update
+from sqlalchemy import delete, func, insert, select, true, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -59,23 +59,7 @@ def every(tx: Transaction, project: str | None = None) -> list[Stored]:
         .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
         .order_by(tasks.c.project, tasks.c.name)
     )
-    return [_stored(row) for row in tx.rows(query if project is None else query.where(tasks.c.project == project))]
-
-
-def page(tx: Transaction, projects: Collection[str] | None, after: tuple[str, str] | None, limit: int) -> list[Stored]:
-    """Tasks by project and name, those of ``projects`` where some are named."""
-    query = (
-        select(tasks, schedules.c.next_fire_at, schedules.c.missed)
-        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
-        .order_by(tasks.c.project, tasks.c.name)
-        .limit(limit)
-    )
-    if projects is not None:
-        query = query.where(tasks.c.project.in_(projects))
-    if after is not None:
-        project, name = after
-        query = query.where(or_(tasks.c.project > project, and_(tasks.c.project == project, tasks.c.name > name)))
-    return [_stored(row) for row in tx.rows(query)]
+    return [stored_of(row) for row in tx.rows(query if project is None else query.where(tasks.c.project == project))]
 
 
 def project_names(tx: Transaction) -> set[str]:
@@ -100,7 +84,7 @@ def by_names(tx: Transaction, names: Collection[tuple[str, str]]) -> dict[tuple[
         # Very many are found sooner by reading the project whole than by naming each.
         named = tasks.c.name.in_(wanted) if len(wanted) <= MOST_NAMED else true()
         rows = tx.rows(query.where(tasks.c.project == project, named))
-        found |= {(project, row.name): _stored(row) for row in rows if row.name in wanted}
+        found |= {(project, row.name): stored_of(row) for row in rows if row.name in wanted}
     return found
 
 
@@ -111,7 +95,7 @@ def by_ids(tx: Transaction, ids: Collection[int], *, lock: bool = False) -> dict
         query = select(tasks).where(tasks.c.id.in_(part)).order_by(tasks.c.id)
         for row in tx.rows(query.with_for_update() if lock else query):
             try:
-                found[row.id] = _stored(row)
+                found[row.id] = stored_of(row)
             except (WeftError, msgspec.MsgspecError) as problem:  # one that is not understood must not stop the others
                 log.error("task left alone", extra={"task": f"{row.project}/{row.name}", "why": str(problem)})
     return found
@@ -124,7 +108,7 @@ def parts(values: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
         yield part
 
 
-def _stored(row: Any) -> Stored:
+def stored_of(row: Any) -> Stored:
     return Stored(
         id=row.id,
         task=_decode(row.definition),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -13,15 +12,16 @@ from weft.access.witness import tell
 from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound, QueueFull
+from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound, QueueFull, WeftError
 from weft.events import Fact
 from weft.runs.full import FullQueues
 from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
-from weft.tasks import applying, store
-from weft.tasks.admitting import Asked, admit_what_fits
+from weft.tasks import applying, list_store, store
+from weft.tasks.admitting import admit_what_fits
 from weft.tasks.applying import present
 from weft.tasks.changes import Change, Wanted, compare, settings_of
+from weft.tasks.list_store import Listing, Place
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.parameters import fill
 from weft.tasks.schedule import fires_between
@@ -47,11 +47,9 @@ class Tasks:
     async def all(self, project: str | None = None) -> list[Stored]:
         return await self._db.read(lambda tx: store.every(tx, project))
 
-    async def page(
-        self, projects: Collection[str] | None, after: tuple[str, str] | None = None, limit: int = 50
-    ) -> list[Stored]:
-        """Tasks by project and name, of all projects or of some, from the one ``after`` a project and name."""
-        return await self._db.read(lambda tx: store.page(tx, projects, after, limit))
+    async def page(self, wanted: Listing) -> tuple[list[Stored], Place | None]:
+        """Tasks by project and name, and the place to go on from; a page may be short, even empty, and go on."""
+        return await self._db.read(lambda tx: list_store.page(tx, wanted))
 
     async def get(self, project: str, name: str) -> Stored:
         return await self._db.read(lambda tx: self._found(tx, project, name))
@@ -132,15 +130,15 @@ class Tasks:
         if isinstance(answer, QueueFull):
             self._full.note(answer)
             raise QueueFull(answer.project, answer.limit)
+        if isinstance(answer, WeftError):
+            raise answer
         return answer
 
-    def _admit_all(self, tx: Transaction, submits: Sequence[Asked]) -> Sequence[list[Submitted] | QueueFull]:
-        return admit_what_fits(submits, lambda some: self._admit(tx, some))
-
-    def _admit(self, tx: Transaction, submits: Sequence[Asked]) -> list[list[Submitted]]:
-        runs = new_runs(tx, [each for asked in submits for each in asked], self._check_spec)
-        answers = iter(self._runs.admit(tx, runs))
-        return [list(islice(answers, len(asked))) for asked in submits]
+    def _admit_all(
+        self, tx: Transaction, submits: Sequence[Sequence[Start | NewRun]]
+    ) -> Sequence[list[Submitted] | WeftError]:
+        runs = new_runs(tx, submits, self._check_spec)
+        return admit_what_fits(runs, lambda some: self._runs.admit_all(tx, some))
 
     def loose(self, task: Task, **fields: Any) -> NewRun:
         """A run that belongs to no stored task, checked as a task of this definition is."""

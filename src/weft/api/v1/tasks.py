@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from weft.api.call import Call
 from weft.api.definitions import ApplyBody, TaskBody, check_changes, check_wanted, task_of, wanted_of
 from weft.api.etags import ETAG, IF_MATCH
 from weft.api.operation import Operations
-from weft.api.paging import After, Limit, Page, names, page
+from weft.api.paging import After, Limit, Page, cursor, names, page
 from weft.api.starts import StartBody, at
 from weft.api.v1.runs import KEY, TRACE
 from weft.clock import moment
@@ -27,6 +27,8 @@ from weft.documents.tasks import (
     tick_document,
 )
 from weft.runs.model import Submitted
+from weft.tasks.list_store import Listing
+from weft.tasks.model import check_label
 from weft.tasks.starting import Start
 from weft.tasks.store import Stored
 
@@ -39,6 +41,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which tasks to list."""
 
     project: str | None = None
+    kind: str | None = None
+    tag: str | None = None
+    paused: bool | None = None
+    sort: Literal["name", "-name"] = "name"
+    """By project and name, or backwards."""
     after: After | None = None
     limit: Limit = 50
 
@@ -47,11 +54,25 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     "/tasks", needs=Role.VIEWER, query=Filter, answer=Page[TaskDocument], example=examples.page(examples.TASK)
 )
 async def list_(call: Call) -> Page[TaskDocument]:
-    """List tasks by project and name."""
+    """List tasks by project and name.
+
+    With a tag a page may have fewer than were asked for, also none; as long as it has a ``next``, there may be more.
+    """
     asked: Filter = call.query
     place: Any = names(asked.after, 2)
-    found = await call.app.tasks.page(call.visible(asked.project), place, asked.limit + 1)
-    return Page.of([task_document(each) for each in found], asked.limit, lambda task: (task.project, task.name))
+    if asked.tag is not None:
+        check_label("tag", asked.tag)
+    wanted = Listing(
+        projects=call.visible(asked.project),
+        kind=asked.kind,
+        tag=asked.tag,
+        paused=asked.paused,
+        backwards=asked.sort == "-name",
+        after=place,
+        limit=asked.limit,
+    )
+    found, onward = await call.app.tasks.page(wanted)
+    return Page(items=[task_document(each) for each in found], next=None if onward is None else cursor(onward))
 
 
 @operations.get(ONE, needs=Role.VIEWER, answer=TaskDocument, answer_headers=ETAG, example=examples.SHOWN_TASK)
