@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -34,6 +34,33 @@ def digest(run: NewRun) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+class KeysReused(Conflict):
+    """Runs of a batch have keys that were used before for another request; by their places, the problem of each."""
+
+    def __init__(self, problems: Mapping[int, Conflict]) -> None:
+        super().__init__(str(next(iter(problems.values()))))
+        self.problems = problems
+
+
+def earlier(new: Sequence[NewRun], known: Mapping[tuple[str, str], tuple[str, int]]) -> Requests:
+    """What the keys of ``new`` stand for already, by the digest and the run that are ``known`` of each.
+
+    Refuses all at once that use one for another request, before anything is queued.
+    """
+    reused = {
+        place: _reused(run)
+        for place, run in enumerate(new if known else ())
+        if run.idempotency_key and known.get((run.project, run.idempotency_key), (None,))[0] not in (None, digest(run))
+    }
+    if reused:
+        raise KeysReused(reused)
+    return {key: (first, Submitted(run_id, fresh=False, why=SAME_KEY)) for key, (first, run_id) in known.items()}
+
+
+def _reused(run: NewRun) -> Conflict:
+    return Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
+
+
 def same_request(run: NewRun, place: int, requests: Requests) -> Answer:
     """What answers the idempotency key of ``run`` already; the key then stands for ``run`` if for no other."""
     if run.idempotency_key is None:
@@ -43,7 +70,7 @@ def same_request(run: NewRun, place: int, requests: Requests) -> Answer:
     mine = digest(run)
     first, answer = requests.setdefault((run.project, run.idempotency_key), (mine, Twin(place, SAME_KEY)))
     if first != mine:
-        raise Conflict(f"idempotency key {run.idempotency_key} was used before for another request")
+        raise _reused(run)
     return None if isinstance(answer, Twin) and answer.place == place else answer
 
 

@@ -21,7 +21,7 @@ from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.listing import Found, Listing
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
-from weft.runs.repeats import SAME_KEY, SAME_TARGET, Answer, Requests, Twin, digest, resolved, same_request
+from weft.runs.repeats import SAME_TARGET, Answer, Twin, digest, earlier, resolved, same_request
 
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
@@ -259,9 +259,7 @@ class Runs:
         """The earlier run for each of ``new``, its twin in the batch, or None where it is the first of its kind."""
         keyed = {(run.project, run.idempotency_key) for run in new if run.idempotency_key}
         known = key_store.known(tx, [(project, key or "") for project, key in keyed])
-        requests: Requests = {
-            key: (first, Submitted(run_id, fresh=False, why=SAME_KEY)) for key, (first, run_id) in known.items()
-        }
+        requests = earlier(new, known)
         targets: dict[tuple[str, str], Twin] = {}
         return [
             same_request(run, place, requests) or self._same_target(tx, run, place, targets)

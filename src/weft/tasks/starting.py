@@ -9,13 +9,14 @@ import msgspec
 
 from weft.clock import Moment
 from weft.db.database import Transaction
-from weft.errors import NotFound
+from weft.errors import Invalid, NotFound, WeftError
 from weft.runs.model import NewRun, Trigger
 from weft.tasks import store
 from weft.tasks.model import Task
 from weft.tasks.store import Stored
 
 CheckSpec = Callable[[str, Mapping[str, Any]], None]
+Known = Mapping[tuple[str, str], Stored]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +33,20 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
-def new_runs(tx: Transaction, asked: Sequence[Start | NewRun], check_spec: CheckSpec) -> list[NewRun]:
-    """The runs of ``asked``, each of its task as it is now; one that is a run already stays as it is."""
-    known = store.by_names(tx, {(each.project, each.task) for each in asked if isinstance(each, Start)})
-    return [each if isinstance(each, NewRun) else _run(each, known, check_spec) for each in asked]
+def new_runs(
+    tx: Transaction, submits: Sequence[Sequence[Start | NewRun]], check_spec: CheckSpec
+) -> list[list[NewRun] | WeftError]:
+    """The runs of each submit, each of its task as it is now, or why there are none; a run already stays as it is."""
+    starts = [each for asked in submits for each in asked if isinstance(each, Start)]
+    known = store.by_names(tx, {(each.project, each.task) for each in starts})
+    return [_runs(asked, known, check_spec) for asked in submits]
+
+
+def _runs(asked: Sequence[Start | NewRun], known: Known, check_spec: CheckSpec) -> list[NewRun] | WeftError:
+    try:
+        return [each if isinstance(each, NewRun) else _run(each, known, check_spec) for each in asked]
+    except (NotFound, Invalid) as problem:
+        return problem
 
 
 def without_task(task: Task, check_spec: CheckSpec, **fields: Any) -> NewRun:
@@ -45,7 +56,7 @@ def without_task(task: Task, check_spec: CheckSpec, **fields: Any) -> NewRun:
     return msgspec.structs.replace(run, task_id=None)
 
 
-def _run(start: Start, known: Mapping[tuple[str, str], Stored], check_spec: CheckSpec) -> NewRun:
+def _run(start: Start, known: Known, check_spec: CheckSpec) -> NewRun:
     stored = known.get((start.project, start.task))
     if stored is None:
         raise NotFound("task", f"{start.project}/{start.task}")
