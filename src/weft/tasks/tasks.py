@@ -17,10 +17,11 @@ from weft.events import Fact
 from weft.runs.full import FullQueues
 from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
-from weft.tasks import applying, store
+from weft.tasks import applying, list_store, store
 from weft.tasks.admitting import admit_what_fits
 from weft.tasks.applying import present
 from weft.tasks.changes import Change, Wanted, compare, settings_of
+from weft.tasks.list_store import Listing, Place
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.parameters import fill
 from weft.tasks.schedule import fires_between
@@ -46,11 +47,9 @@ class Tasks:
     async def all(self, project: str | None = None) -> list[Stored]:
         return await self._db.read(lambda tx: store.every(tx, project))
 
-    async def page(
-        self, projects: Collection[str] | None, after: tuple[str, str] | None = None, limit: int = 50
-    ) -> list[Stored]:
-        """Tasks by project and name, of all projects or of some, from the one ``after`` a project and name."""
-        return await self._db.read(lambda tx: store.page(tx, projects, after, limit))
+    async def page(self, wanted: Listing) -> tuple[list[Stored], Place | None]:
+        """Tasks by project and name, and the place to go on from; a page may be short, even empty, and go on."""
+        return await self._db.read(lambda tx: list_store.page(tx, wanted))
 
     async def get(self, project: str, name: str) -> Stored:
         return await self._db.read(lambda tx: self._found(tx, project, name))
