@@ -92,3 +92,11 @@ async def test_what_is_wrong_with_a_webhook_is_named(admin: Visitor) -> None:
     for fields, field in (({"url": "gopher://x/"}, "url"), ({"kinds": ["x"]}, "kinds"), ({"colour": 1}, "body")):
         answer = await admin.post("/v1/webhooks", NEW | fields)
         assert (answer.status, answer.json["field"]) == (422, field)
+
+
+async def test_a_webhook_is_of_a_project_that_can_be(admin: Visitor) -> None:
+    for wrong in ("a b", "-shop", "shop\n", "**", "ü", "a/b"):
+        answer = await admin.post("/v1/webhooks", NEW | {"project": wrong})
+        assert (answer.status, answer.json["field"]) == (422, "project"), wrong
+    assert (await admin.get("/v1/webhooks")).json["items"] == []
+    assert [(await created(admin, project=each))["project"] for each in ("shop-2.eu", "*")] == ["shop-2.eu", "*"]

@@ -14,6 +14,7 @@ from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import NotFound
 from weft.live.position import WINDOW, Position
+from weft.tasks.model import check_name
 from weft.webhooks import store
 from weft.webhooks.model import Delivery, DeliveryState, Webhook, checked_kinds, checked_url
 
@@ -37,6 +38,8 @@ class Webhooks:
 
         It is sent what happens from now on.
         """
+        if project != EVERYWHERE:
+            check_name("project", project)
         values = {"project": project, "url": checked_url(url), "kinds": checked_kinds(list(kinds)), "active": True}
         secret = f"whsec_{secrets.token_urlsafe(32)}"
         sealed = self._sealer.seal(secret.encode(), ABOUT)
