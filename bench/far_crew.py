@@ -5,6 +5,7 @@ process and the thread of its heart, so that many fit on one machine. They note 
 """
 
 import asyncio
+import gc
 import os
 import socket
 import sys
@@ -119,6 +120,8 @@ async def work(name: str, url: str, ca_file: str, directory: Path, tokens: Seque
                 worker.drain()
 
         on_stop(drain)
+        gc.freeze()
+        gc.disable()  # a pause of this process would hold up workers that are processes of their own elsewhere
         await asyncio.gather(*(worker.run() for worker in workers))
     finally:
         await crew.close()
