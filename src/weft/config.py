@@ -53,6 +53,13 @@ class Config:
             "a single caller gets half of the places; 0: no limit."
         },
     )
+    streams_at_once: int = field(
+        default=10_000,
+        metadata={
+            "doc": "How many streams and WebSockets one gateway keeps open; "
+            "a single caller gets half of the places; 0: no limit."
+        },
+    )
     open_metrics: bool = field(
         default=False, metadata={"doc": "Let clients on this machine read /metrics without a key."}
     )
@@ -179,6 +186,7 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("port", 0, 65535),
     ("requests_per_second", 0, 1e9),
     ("requests_at_once", 0, 1_000_000),
+    ("streams_at_once", 0, 1_000_000),
     ("workers", 0, 1000),
     ("capacity", 1, 10_000),
     ("max_runs", 0, None),

@@ -2,13 +2,16 @@
 
 import asyncio
 import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.api.acting import visiting
+from tests.api.acting import Visitor, visiting
+from tests.api.listening import listening
+from tests.api.test_sockets import connected
 from tests.conftest import OpenApp
 from tests.waiting import eventually
 from weft.access.model import Role
@@ -77,12 +80,55 @@ async def test_who_reads_and_who_asks_for_health_is_answered_while_changes_have_
         assert (await me.post("/v1/runs", RUN)).status == 202
 
 
-def test_health_streams_and_workers_need_no_place() -> None:
-    free = [new.name for old, new in zip(operations(), seated(operations(), 1), strict=True) if old is new]
+def test_health_and_workers_need_no_place() -> None:
+    offered = seated(operations(), 1, Places(1))
+    free = [new.name for old, new in zip(operations(), offered, strict=True) if old is new]
     nouns = {"health", "docs", "worker"}
-    assert [name for name in free if name.partition(".")[0] not in nouns] == [
-        "events.follow",
-        "logs.stream",
-        "session.start",
-    ]
+    assert [name for name in free if name.partition(".")[0] not in nouns] == ["session.start"]
     assert {name.partition(".")[0] for name in free} >= nouns
+
+
+async def refusal(visitor: Visitor, path: str = "/v1/events") -> str:
+    """Why no stream is opened."""
+    answer = await visitor.get(path)
+    return f"{answer.status} {answer.json['code']}, in {answer.headers['Retry-After']} s"
+
+
+@on_sqlite
+async def test_a_caller_may_keep_so_many_streams_open_and_all_together_so_many_more(another_app: OpenApp) -> None:
+    app = await another_app(streams_at_once=4)
+    async with visiting(app) as nobody:
+        me, you, she = [await nobody.with_role(Role.VIEWER) for _ in range(3)]
+        assert [(await me.call("HEAD", "/v1/events")).status for _ in range(5)] == [200] * 5
+        async with connected(me):
+            async with listening(me):
+                assert await refusal(me) == "429 too_many_requests, in 1 s"
+                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                    async with connected(me):
+                        pass
+                assert refused.value.status == 429
+                assert (await me.get("/v1/runs")).status == 200
+                async with listening(you), connected(you):
+                    assert await refusal(she) == "503 overloaded, in 1 s"
+            await eventually(lambda: app.tail.listeners == 1)
+            async with opened(me), opened(she), opened(she):
+                pass
+        await eventually(lambda: app.tail.listeners == 0)
+        async with opened(me), opened(me):
+            assert await refusal(me) == "429 too_many_requests, in 1 s"
+
+
+@asynccontextmanager
+async def opened(visitor: Visitor) -> AsyncIterator[None]:
+    """A stream, as soon as there is a place: one that was left is free a moment after."""
+    async with AsyncExitStack() as stack:
+
+        async def is_open() -> bool:
+            try:
+                await stack.enter_async_context(listening(visitor))
+            except AssertionError:  # refused
+                return False
+            return True
+
+        await eventually(is_open)
+        yield

@@ -20,6 +20,7 @@ from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
 from weft.api.operation import Operation, Operations
+from weft.api.places import Places
 from weft.api.rates import Rates
 from weft.api.server import Server
 from weft.api.v1 import operations
@@ -153,7 +154,7 @@ async def test_what_is_done_before_it_was_allowed_is_not_done(crowd: Crowd) -> N
     app, operations = crowd.nobody.app, Operations("hasty")
     operations.post("/hasty", needs=Role.ADMIN)(hasty)
     hosts = Hosts({"127.0.0.1"})
-    server = Server(Gateway(app, operations.all, Callers(app, hosts), hosts, Rates(0)))
+    server = Server(Gateway(app, operations.all, Callers(app, hosts), hosts, Rates(0), Places(0)))
     port = await server.start("127.0.0.1", 0)
     before = await everything(app)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
-from weft.api.places import seated
+from weft.api.places import Places, seated
 from weft.api.rates import Rates
 from weft.api.server import Server
 from weft.api.v1 import operations
@@ -22,8 +22,9 @@ from weft.errors import Misconfigured
 
 def open_gateway(app: App) -> Gateway:
     hosts, rates = Hosts(host_names(app.config)), Rates(app.config.requests_per_second)
-    offered = seated(operations(), app.config.requests_at_once)
-    return Gateway(app, offered, Callers(app, hosts), hosts, rates)
+    streams = Places(app.config.streams_at_once, "streams")
+    offered = seated(operations(), app.config.requests_at_once, streams)
+    return Gateway(app, offered, Callers(app, hosts), hosts, rates, streams)
 
 
 def open_server(app: App) -> Server:

@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -29,6 +30,7 @@ from weft.api.callers import Callers
 from weft.api.guards import SECURITY, Hosts, check_head, read_body
 from weft.api.noting import handled
 from weft.api.operation import Operation
+from weft.api.places import Places, named
 from weft.api.problems import Refused, encoded, problem_of
 from weft.api.rates import Rates
 from weft.api.sockets import EventSocket
@@ -83,8 +85,16 @@ class Routes:
 class Gateway:
     """An ASGI application."""
 
-    def __init__(self, app: App, operations: Sequence[Operation], callers: Callers, hosts: Hosts, rates: Rates) -> None:
-        self.app, self.operations, self._rates = app, tuple(operations), rates
+    def __init__(
+        self,
+        app: App,
+        operations: Sequence[Operation],
+        callers: Callers,
+        hosts: Hosts,
+        rates: Rates,
+        streams: Places,
+    ) -> None:
+        self.app, self.operations, self._rates, self._streams = app, tuple(operations), rates, streams
         self._routes, self._callers, self._hosts = Routes(operations), callers, hosts
         self._rechecks, self._alike, self._shelf = Rechecks(), Alike(), Shelf()
 
@@ -112,22 +122,27 @@ class Gateway:
 
     async def _converse(self, socket: WebSocket) -> None:
         """The one WebSocket there is. It takes the same way as a request until it is accepted."""
-        try:
-            self._hosts.check(socket)
-            if socket.scope["path"] != sockets.PATH:
-                raise Refused("not_found", f"there is nothing at {socket.scope['path'][:200]}")
-            operation, _ = self._routes.find("GET", "/v1/events")
-            caller = await self._caller(socket, operation)
-            conversation = EventSocket(self.app, socket, caller, self._again(socket, operation))
-        except Exception as error:
-            await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
-            return
-        await conversation.run()
+        with ExitStack() as held:
+            try:
+                conversation = await self._met(socket, held)
+            except Exception as error:
+                await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
+                return
+            await conversation.run()
+
+    async def _met(self, socket: WebSocket, held: ExitStack) -> EventSocket:
+        self._hosts.check(socket)
+        if socket.scope["path"] != sockets.PATH:
+            raise Refused("not_found", f"there is nothing at {socket.scope['path'][:200]}")
+        operation, _ = self._routes.find("GET", "/v1/events")
+        caller = await self._caller(socket, operation)
+        held.enter_context(self._streams.taken(named(caller)))
+        return EventSocket(self.app, socket, caller, self._again(socket, operation))
 
     def _measure(self, method: str, status: int, seconds: float) -> None:
-        named = method if method in METHODS else "other"  # anybody may send any word
-        self.app.meter.count(REQUESTS, named, str(status))
-        self.app.meter.observe(REQUEST_SECONDS, seconds, named)
+        known = method if method in METHODS else "other"  # anybody may send any word
+        self.app.meter.count(REQUESTS, known, str(status))
+        self.app.meter.observe(REQUEST_SECONDS, seconds, known)
 
     async def _answer(self, request: Request, request_id: str) -> Response:
         check_head(request)
@@ -152,7 +167,7 @@ class Gateway:
             self._rates.check(address)
             return NOBODY
         caller = await self._callers.of(request, operation)
-        self._rates.check(f"{caller.kind} {caller.id}")
+        self._rates.check(named(caller))
         return caller
 
     def _again(self, request: HTTPConnection, operation: Operation) -> Callable[[], Awaitable[Caller]]:

@@ -1,21 +1,23 @@
 """How many requests are answered at once. Whoever comes when there is no place is told so at once, and to come back.
 
-What reads has places of its own, so that one can look while too much is being changed. Health checks, streams and
-workers need no place: the first must answer whatever happens, and of the others there are only so many.
+What reads has places of its own, so that one can look while too much is being changed, and so have streams and
+WebSockets, which last. Health checks and workers need no place: the first must answer whatever happens, and of the
+others there are only so many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from weft.access.model import Caller
 from weft.api.call import Call
 from weft.api.operation import Operation
 from weft.api.problems import Refused
-from weft.api.streams import MEDIA_TYPE
+from weft.api.streams import MEDIA_TYPE, Stream
 
 AGAIN_SECONDS = 1
 PEOPLE = frozenset({"user", "key"})
@@ -24,8 +26,8 @@ PEOPLE = frozenset({"user", "key"})
 class Places:
     """So many at once, half of them for one caller. 0 means that there is a place for everybody."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._share = most, (most + 1) // 2
+    def __init__(self, most: int, what: str = "requests") -> None:
+        self._most, self._share, self._what = most, (most + 1) // 2, what
         self._held: Counter[str] = Counter()
         self._taken = 0
 
@@ -35,13 +37,13 @@ class Places:
         if self._most and self._held[caller] >= self._share:
             raise Refused(
                 "too_many_requests",
-                f"{self._held[caller]} requests of yours are under way; try again in {AGAIN_SECONDS} s",
+                f"{self._held[caller]} {self._what} of yours are under way; try again in {AGAIN_SECONDS} s",
                 retry_after_seconds=AGAIN_SECONDS,
             )
         if self._most and self._taken >= self._most:
             raise Refused(
                 "overloaded",
-                f"{self._taken} requests are under way; try again in {AGAIN_SECONDS} s",
+                f"{self._taken} {self._what} are under way; try again in {AGAIN_SECONDS} s",
                 retry_after_seconds=AGAIN_SECONDS,
             )
         self._taken += 1
@@ -55,18 +57,31 @@ class Places:
                 del self._held[caller]
 
 
-def seated(operations: list[Operation], most: int) -> list[Operation]:
+def seated(operations: list[Operation], most: int, streams: Places) -> list[Operation]:
     """The same operations, ``most`` that change something and ``most`` that read at once."""
     reads, changes = Places(most), Places(most)
-    return [_seated(each, changes if each.changes else reads) for each in operations]
+    return [_seated(each, changes if each.changes else reads, streams) for each in operations]
 
 
-def _seated(operation: Operation, places: Places) -> Operation:
-    if operation.needs is None or operation.media_type == MEDIA_TYPE or not operation.callers & PEOPLE:
+def named(caller: Caller) -> str:
+    """Whose place it is."""
+    return f"{caller.kind} {caller.id}"
+
+
+def _seated(operation: Operation, places: Places, streams: Places) -> Operation:
+    if operation.needs is None or not operation.callers & PEOPLE:
         return operation
 
     async def handle(call: Call) -> Any:
-        with places.taken(f"{call.caller.kind} {call.caller.id}"):
+        with places.taken(named(call.caller)):
             return await operation.handle(call)
 
-    return replace(operation, handle=handle)
+    async def last(call: Call) -> Any:
+        with ExitStack() as held:
+            held.enter_context(streams.taken(named(call.caller)))
+            answer = await operation.handle(call)
+            if isinstance(answer, Stream):
+                answer.held = held.pop_all()
+            return answer
+
+    return replace(operation, handle=last if operation.media_type == MEDIA_TYPE else handle)

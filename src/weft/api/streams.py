@@ -7,10 +7,12 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from weft.access.model import Caller, Role
 from weft.errors import DatabaseDown, NotAllowed, NotFound, Unknown
@@ -31,8 +33,18 @@ HEADERS = {"X-Accel-Buffering": "no"}
 """A proxy in between must pass on each event as it comes."""
 
 
-def stream(pieces: AsyncIterator[bytes]) -> StreamingResponse:
-    return StreamingResponse(pieces, headers=HEADERS, media_type=MEDIA_TYPE)
+class Stream(StreamingResponse):
+    """An answer that lasts; what it holds is let go when it ends, however it ends."""
+
+    held: ExitStack | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.held or ExitStack():
+            await super().__call__(scope, receive, send)
+
+
+def stream(pieces: AsyncIterator[bytes]) -> Stream:
+    return Stream(pieces, headers=HEADERS, media_type=MEDIA_TYPE)
 
 
 def heartbeat(place: str) -> bytes:
