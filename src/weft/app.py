@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -87,6 +88,8 @@ class App:
     tail: Tail
     webhooks: Webhooks
     courier: Courier
+    keeping: asyncio.Task[None] | None = None
+    """The last look whether blobs can be kept."""
 
     async def ping(self) -> None:
         """Raise where the database does not answer."""
@@ -94,11 +97,18 @@ class App:
 
     def checks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What this process depends on; each raises where it does not answer."""
-        return {"database": self.ping, "broker": self._hear}
+        return {"database": self.ping, "broker": self._hear, "blobs": self._keep}
 
     async def _hear(self) -> None:
         """Raise where the broker does not answer. Nobody rings there; to wait a moment tells whether one would hear."""
         await self.broker.wait({"readyz"}, HEAR_SECONDS)
+
+    async def _keep(self) -> None:
+        """Raise where nothing can be kept as a blob. Where a look hangs, the next one waits for it: there is one."""
+        if self.keeping is None or self.keeping.done():
+            self.keeping = asyncio.create_task(_keep_and_delete(self.blobs))
+            self.keeping.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait
+        await asyncio.shield(self.keeping)
 
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""
@@ -195,3 +205,8 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         folder=config.folder / "runs" / name,
         habits=habits_of(config),
     )
+
+
+async def _keep_and_delete(blobs: Blobs) -> None:
+    await blobs.put("readyz/look", b"kept")
+    await blobs.delete("readyz/look")

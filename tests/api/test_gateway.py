@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.api.acting import Visitor, visiting
 from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import new_run
@@ -10,7 +12,9 @@ from weft.access.model import Role
 
 async def test_health_needs_no_key(nobody: Visitor) -> None:
     assert (await nobody.get("/healthz")).json["status"] == "ok"
-    assert (await nobody.get("/readyz")).json == {"status": "ready", "checks": {"database": "ok", "broker": "ok"}}
+    answer = (await nobody.get("/readyz")).json
+    assert answer == {"status": "ready", "checks": {"database": "ok", "broker": "ok", "blobs": "ok"}}
+    assert await nobody.app.blobs.keys("readyz") == []
 
 
 @on_sqlite
@@ -21,6 +25,16 @@ async def test_a_gateway_without_its_broker_is_ready_and_tells_why_it_is_slower(
     assert (answer.status, answer.json["status"], answer.json["checks"]["database"]) == (200, "ready", "ok")
     assert "the redis broker does not answer" in answer.json["checks"]["broker"]
     assert "hunter22" not in answer.data.decode()
+
+
+@on_sqlite
+async def test_a_gateway_that_cannot_keep_logs_is_ready_and_tells_why(another_app: OpenApp) -> None:
+    app = await another_app(blobs="file:/proc/blobs")  # where nobody can make a folder
+    async with visiting(app) as nobody:
+        answers = await asyncio.gather(*(nobody.get("/readyz") for _ in range(10)))
+    assert {(each.status, each.json["status"], each.json["checks"]["blobs"]) for each in answers} == {
+        (200, "ready", "No such file or directory")
+    }
 
 
 async def test_a_call_without_a_key_is_told_how_to_send_one(nobody: Visitor) -> None:

@@ -19,6 +19,7 @@ Check = Callable[[], Awaitable[None]]
 ANSWER_SECONDS = 2.0
 NEEDED = ("database",)
 """Without these nothing can be done."""
+READY = "ready"
 
 operations = Operations("health", prefix="")
 
@@ -34,7 +35,8 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether what weft depends on answers."""
 
     status: str
-    """``ready``, also without a broker: then workers look for work by themselves."""
+    """``ready``, also without a broker: then workers look for work by themselves; and without blobs: then runs go on,
+    but their logs are not kept."""
     checks: dict[str, str]
     """``ok``, or the reason."""
 
@@ -50,15 +52,19 @@ async def alive(call: Call) -> Alive:
     needs=None,
     answer=Ready,
     also={503: Ready},
-    example={"status": "ready", "checks": {"database": "ok", "broker": "ok"}},
+    example={"status": "ready", "checks": {"database": "ok", "broker": "ok", "blobs": "ok"}},
 )
 async def ready(call: Call) -> Response:
     """Tell whether what weft depends on answers; 503 where the database does not."""
-    checks = call.app.checks()
+    body = await call.alike("readyz", lambda: _looked(call.app.checks()))
+    is_ready = msgspec.json.decode(body, type=Ready).status == READY
+    return Response(body, 200 if is_ready else 503, media_type="application/json")
+
+
+async def _looked(checks: dict[str, Check]) -> bytes:
     found = dict(zip(checks, await asyncio.gather(*map(_outcome, checks.values())), strict=True))
     is_ready = all(found[name] == "ok" for name in NEEDED)
-    body = msgspec.json.encode(Ready("ready" if is_ready else "not ready", found))
-    return Response(body, 200 if is_ready else 503, media_type="application/json")
+    return msgspec.json.encode(Ready(READY if is_ready else "not ready", found))
 
 
 async def _outcome(check: Check) -> str:
@@ -67,6 +73,8 @@ async def _outcome(check: Check) -> str:
             await check()
     except TimeoutError:
         return f"no answer within {ANSWER_SECONDS:g} s"
+    except OSError as problem:  # anybody may ask: without the path
+        return problem.strerror or type(problem).__name__
     except Exception as problem:  # whatever it is, it is the reason to show
         return redacted(str(problem))
     return "ok"
