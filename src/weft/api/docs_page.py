@@ -70,7 +70,7 @@ def page_of(described: dict[str, Any]) -> str:
         f"<nav aria-label=Operations><ul>{''.join(_contents(nouns))}</ul></nav>",
     ]
     for noun, listed in nouns.items():
-        parts.append(f"<h2 id={noun}>{noun}</h2>")
+        parts.append(f"<h2 id={noun}>{_words(noun)}</h2>")
         parts += [_article(*each) for each in listed]
     parts.append("<h2 id=schemas>Schemas</h2>")
     parts += [_schema_article(name, schema) for name, schema in sorted(schemas.items())]
@@ -80,9 +80,13 @@ def page_of(described: dict[str, Any]) -> str:
     )
 
 
+def _words(noun: str) -> str:
+    return noun.replace("_", " ")
+
+
 def _contents(nouns: dict[str, list[tuple[str, str, dict[str, Any]]]]) -> Iterable[str]:
     for noun, listed in nouns.items():
-        yield f'<li class=noun><a href="#{noun}">{noun}</a></li>'
+        yield f'<li class=noun><a href="#{noun}">{_words(noun)}</a></li>'
         for method, path, each in listed:
             yield f'<li><a href="#{each["operationId"]}">{method} {escape(path)}</a></li>'
 
