@@ -3,7 +3,7 @@
 ``weft worker --connect https://…`` runs in a network of its own. A steady stream of commands is submitted, each with a
 log; the link is cut for moments and for longer than a lease: unplugged, switched off, or with the packets of one
 direction dropped silently. At the end each run has ended well, once, and its log is whole. Red control: a worker that
-tells each thing once.
+tells each piece of a log once.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Size:
     pause_seconds: tuple[float, float] = (0.2, 0.5)
     every: int = 5
     """Of so many cuts, one lasts longer than a lease."""
+    running: int = 0
+    """How many runs there must be for a cut to meet."""
 
     def seconds(self, number: int) -> float:
         """How long cut ``number`` lasts, counted from 1."""
@@ -69,7 +71,7 @@ class Size:
 
 REDUCED = Size(cuts=20, lease_seconds=1.2, heartbeat_seconds=0.25)
 FULL = Size(cuts=20, lease_seconds=15.0, heartbeat_seconds=3.0, short_seconds=(0.5, 10.0), pause_seconds=(3.0, 10.0))
-SHOWING = Size(cuts=4, lease_seconds=15.0, heartbeat_seconds=3.0, short_seconds=(0.8, 1.2))
+SHOWING = Size(cuts=6, lease_seconds=15.0, heartbeat_seconds=3.0, short_seconds=(1.0, 1.5), every=10, running=2)
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ except OSError as problem:
 async def observe(report: Report, cluster: Cluster, app: App, network: Namespace, size: Size) -> None:
     began, stream = time.monotonic(), Stream(app)
     async with meanwhile(stream.flow):
-        await cut_again_and_again(network, size)
+        await cut_again_and_again(app, network, size)
     name, patience = f"{size.cuts} cuts", 60 + 4 * size.lease_seconds
     more = {"kills": size.cuts, "seconds": time.monotonic() - began}
     await checker.check(report, name, app, lambda: stream.story, patience=patience, **more)
@@ -190,31 +192,34 @@ EARLIER = (
 """How the attempts ended that were followed by others."""
 
 
-async def cut_again_and_again(network: Namespace, size: Size) -> None:
+async def cut_again_and_again(app: App, network: Namespace, size: Size) -> None:
+    async def is_busy() -> bool:
+        return (await app.runs.counts())["running"] >= size.running
+
     kinds = (network.unplug, network.switch_off, network.swallow_answers, network.swallow_requests)
     for number, cut in enumerate(islice(cycle(kinds), size.cuts), start=1):
         await asyncio.sleep(random.uniform(*size.pause_seconds))
+        await eventually(is_busy, 60)
         await asyncio.to_thread(cut)
         await asyncio.sleep(size.seconds(number))
         await asyncio.to_thread(network.mend)
 
 
 def tell_once() -> None:
-    """Red control: what does not come through at once is forgotten."""
-    put, finish = RemoteBlobs.put, RemoteProtocol.finish
+    """Red control: what of a log does not come through at once is forgotten."""
+    put, ship = RemoteBlobs.put, RemoteProtocol.ship
 
     async def put_once(self: RemoteBlobs, key: str, data: bytes) -> None:
         await _at_once(put(self, key, data))
 
-    async def finish_once(self: RemoteProtocol, worker_id: int, endings: Any) -> list[bool]:
+    async def ship_once(self: RemoteProtocol, worker_id: int, chunks: Any) -> None:
         try:
-            accepted: list[bool] = await _at_once(finish(self, worker_id, endings))
+            await _at_once(ship(self, worker_id, chunks))
         except GatewayDown:
-            return [True] * len(endings)
-        return accepted
+            pass
 
     RemoteBlobs.put = put_once  # type: ignore[method-assign]
-    RemoteProtocol.finish = finish_once  # type: ignore[method-assign]
+    RemoteProtocol.ship = ship_once  # type: ignore[method-assign]
 
 
 async def _at_once(call: Awaitable[Any]) -> Any:
