@@ -25,12 +25,14 @@ from weft.workers.protocol import Beat, Card, LogChunk
 T = TypeVar("T")
 
 ON_ITS_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Makes standard input the terminal of a command, so that what is typed there can interrupt it."""
+"""Makes standard input the terminal of a command, so that what is typed there can interrupt it: also where the tests
+run in the background of a shell, which ignores that."""
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 
