@@ -266,5 +266,5 @@ def without_limits() -> None:
     take_rates, take_places = Rates.__init__, Places.__init__
 
     Rates.__init__ = lambda self, *_: take_rates(self, 0.0)  # type: ignore[method-assign, misc, assignment]
-    Places.__init__ = lambda self, _: take_places(self, 0)  # type: ignore[method-assign, misc, assignment]
+    Places.__init__ = lambda self, _, *more: take_places(self, 0, *more)  # type: ignore[method-assign, misc, assignment]
     Runs._check_bounds = lambda *_: None  # type: ignore[method-assign, misc, assignment]
