@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.starts import Stamping
 from weft import __version__
 from weft.app import App, open_app, open_executor
-from weft.cli.processes import end_with_parent, on_stop, settings
+from weft.cli.processes import end_with_parent, on_stop, settings, settle
 from weft.workers.heart import Heart
 from weft.workers.protocol import Card
 from weft.workers.worker import Habits, Worker
@@ -53,6 +53,7 @@ async def work(name: str, count: int, directory: Path) -> None:
             worker.drain()
 
     on_stop(drain)
+    settle()
     try:
         await asyncio.gather(*(worker.run() for worker in workers))
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -14,7 +13,7 @@ import typer
 
 from weft.app import App
 from weft.cli.first_admin import welcome
-from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
+from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
 from weft.config import Config
 from weft.errors import DatabaseDown, Invalid
 from weft.loops import every, repeat
@@ -27,9 +26,6 @@ log = logging.getLogger(__name__)
 ROLES = ("gateway", "scheduler")
 LOOK_SECONDS = 0.25
 """How long an ended run or a new schedule may wait until the scheduler looks."""
-
-FRESH_OBJECTS = 10_000
-"""How many come together before garbage is looked for among them."""
 
 
 def serve(
@@ -60,13 +56,6 @@ def _loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def _settle() -> None:
-    """Look for garbage less often, and not among what was loaded to stay: everybody waits for 100 ms meanwhile."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(FRESH_OBJECTS, 10, 10)
-
-
 def _roles(text: str) -> set[str]:
     chosen = {role.strip() for role in text.split(",") if role.strip()}
     for role in chosen - set(ROLES):
@@ -84,7 +73,7 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     if examples:
         await _see_to(app.add_examples, stopped)
     duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
-    _settle()
+    settle()
     await stopped.wait()
     log.info("control process stops")
     for duty in duties:

@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import typer
 
-from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings
+from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
 from weft.clock import now
 from weft.config import Config
 from weft.equipment import sweep
@@ -81,6 +81,7 @@ async def _work_here(config: Config, name: str) -> None:
     heart = Heart(weft.protocol, config.heartbeat_seconds)
     one = open_worker(weft, name, heart)
     on_stop(one.drain)
+    settle()
     try:
         await one.run()
     finally:
@@ -97,6 +98,7 @@ async def _work_far_away(config: Config, name: str) -> None:
     sweep(config.folder / "runs" / name)
     outpost = await open_outpost(config, name, _proxy_for(config.connect))
     on_stop(outpost.worker.drain)
+    settle()
     await outpost.run()
     if outpost.is_refused:
         raise Misconfigured(f"the key of worker {name} was revoked; enrol it anew with another join token")
