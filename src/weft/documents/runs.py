@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from weft.clock import iso
-from weft.documents.copying import Time, copied
+from weft.documents.copying import Time, copied, timed
 from weft.runs.listing import Row
 from weft.runs.model import Attempt, Retry, Run, RunSpec, RunState
 
@@ -90,36 +90,11 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_document(run: Run, attempts: Sequence[Attempt] | None = None) -> RunDocument:
-    """Field by field, not in a loop: a list has many runs."""
-    return RunDocument(
-        id=run.id,
-        project=run.project,
-        task=run.task,
-        task_id=run.task_id,
-        kind=run.kind,
-        trigger=run.trigger,
-        priority=run.priority,
-        state=run.state,
-        attempt=run.attempt,
-        tries=run.tries,
-        losses=run.losses,
-        worker=run.worker,
-        cancel_requested=run.cancel_requested,
-        fire_at=iso(run.fire_at),
-        queued_at=iso(run.queued_at),
-        not_before=iso(run.not_before),
-        started_at=iso(run.started_at),
-        finished_at=iso(run.finished_at),
-        outcome=run.outcome,
-        reason=run.reason,
-        exit_code=run.exit_code,
-        signal=run.signal,
-        correlation_id=run.correlation_id,
-        traceparent=run.traceparent,
-        spec=spec_document(run.spec),
-        result=None if run.result is None else dict(run.result),
-        attempts=msgspec.UNSET if attempts is None else [attempt_document(each) for each in attempts],
-    )
+    """One run by itself, with its attempts where they are wanted."""
+    fields = {name: getattr(run, name) for name in Run.__dataclass_fields__}
+    fields |= {"spec": spec_document(run.spec), "result": None if run.result is None else dict(run.result)}
+    ended = msgspec.UNSET if attempts is None else [attempt_document(each) for each in attempts]
+    return RunDocument(**timed(fields), attempts=ended)
 
 
 def spec_document(spec: RunSpec) -> SpecDocument:
