@@ -9,8 +9,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "weft"
 FILES = sorted(SOURCE.rglob("*.py"))
 FILE_LINES = 300
-LONG = {"db/schema.py": 400}
-"""Files with a reason to be longer: every table is on one page."""
+LONG: dict[str, int] = {}
+"""Files with a reason to be longer, and how long they may be."""
 FUNCTION_LINES = 60
 EMPTY_NAMES = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
 

@@ -1,0 +1,61 @@
+"""Every table of weft. A column is added here, in a migration, and in the store that reads it.
+
+Moments are microseconds since 1970 (``clock``); what has no fixed shape is JSON text. One file for each kind of thing.
+"""
+
+from __future__ import annotations
+
+from weft.db.schema.access_tables import api_keys, audit, grants, login_failures, secrets, sessions, users
+from weft.db.schema.columns import metadata
+from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
+from weft.db.schema.ground_tables import event_ids, leaders, run_ids, schema_version, sequences, thing_ids
+from weft.db.schema.item_tables import datasets, items, looks, run_stats, things
+from weft.db.schema.project_tables import projects, versions
+from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
+from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
+
+VERSION = 1
+"""The number of the newest migration."""
+
+__all__ = [
+    "VERSION",
+    "api_keys",
+    "arrivals",
+    "attempts",
+    "audit",
+    "cursors",
+    "datasets",
+    "dedup_keys",
+    "deliveries",
+    "dependencies",
+    "event_ids",
+    "events",
+    "grants",
+    "idempotency_keys",
+    "inbox",
+    "items",
+    "lanes",
+    "leaders",
+    "limits",
+    "log_chunks",
+    "login_failures",
+    "looks",
+    "metadata",
+    "projects",
+    "run_ids",
+    "run_stats",
+    "runs",
+    "schedules",
+    "schema_version",
+    "secrets",
+    "sequences",
+    "sessions",
+    "tasks",
+    "thing_ids",
+    "things",
+    "ticks",
+    "users",
+    "versions",
+    "webhooks",
+    "workers",
+]

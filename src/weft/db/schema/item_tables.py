@@ -1,0 +1,70 @@
+"""What runs yield: items, the things they are seen of, and how each run went."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, String, UniqueConstraint
+
+from weft.db.schema.columns import Id, Json, Moment, Name, table
+
+run_stats = table(
+    "run_stats",  # how an attempt that yields items goes: counted where they are stored, so that both agree
+    Column("run_id", Id),
+    Column("attempt", Integer),
+    Column("dataset_id", Id),
+    Column("next_seq", BigInteger, nullable=False),  # of the item that is waited for; those before it are stored
+    Column("items", BigInteger, nullable=False),
+    Column("new_things", BigInteger, nullable=False),
+    Column("changed_things", BigInteger, nullable=False),
+    Column("stats", Json, nullable=False),  # Scrapy's own, by its names
+    Column("drift", Json),  # what differs from the runs before it
+    Column("at", Moment, nullable=False),
+    PrimaryKeyConstraint("run_id", "attempt"),
+)
+
+datasets = table(
+    "datasets",
+    Column("id", Id, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("key_fields", Json, nullable=False),  # which fields say what thing an item is of; none: all of them
+    Column("schema", Json),  # a JSON Schema that items are checked with
+    Column("created_at", Moment, nullable=False),
+    UniqueConstraint("project", "name"),
+    sqlite_autoincrement=True,
+)
+
+things = table(
+    "things",  # what items are seen of, each once in its dataset
+    Column("id", Id, primary_key=True, autoincrement=False),
+    Column("dataset_id", Id, nullable=False),
+    Column("key", String(32), nullable=False),
+    Column("digest", String(32), nullable=False),  # of its newest look
+    Column("looks", Integer, nullable=False),  # how many it had; the newest has this number
+    Column("seen", BigInteger, nullable=False),  # items it was seen in
+    Column("first_seen_at", Moment, nullable=False),
+    Column("last_seen_at", Moment, nullable=False),
+    Column("last_run_id", Id, nullable=False),
+    UniqueConstraint("dataset_id", "key"),
+    Index("things_by_dataset", "dataset_id", "id"),
+)
+
+looks = table(
+    "looks",  # what a thing looked like, from the first item that showed it so
+    Column("thing_id", Id),
+    Column("number", Integer),
+    Column("data", Json, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("run_id", Id, nullable=False),
+    PrimaryKeyConstraint("thing_id", "number"),
+)
+
+items = table(
+    "items",  # each item that a run has yielded, once, and which look of which thing it is
+    Column("run_id", Id),
+    Column("attempt", Integer),
+    Column("seq", BigInteger),
+    Column("thing_id", Id, nullable=False),
+    Column("look", Integer, nullable=False),
+    Column("at", Moment, nullable=False),
+    PrimaryKeyConstraint("run_id", "attempt", "seq"),
+)
