@@ -27,6 +27,7 @@ from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
 from weft.equipment import card_of, habits_of, open_executor
+from weft.items.collecting import Collector
 from weft.live.tail import Tail
 from weft.metrics import Meter
 from weft.ports import Blobs, Broker
@@ -139,7 +140,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     leases = Leases(db, bell, clock)
     secrets = Secrets(db, sealer, clock)
     meter = Meter()
-    protocol = DirectProtocol(db, leases, secrets, clock)
+    collector = Collector(db, clock)
+    protocol = DirectProtocol(db, leases, secrets, collector, clock)
 
     return App(
         config=config,

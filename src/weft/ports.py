@@ -58,6 +58,20 @@ class RunLog(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
+class ReadyCode(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's deployed code on this machine, ready to be executed."""
+
+    digest: str
+    """Of the archive: the same digest is the same code."""
+    version: str
+    folder: Path
+    """Where modules are imported from. Nobody may write there."""
+    settings: str
+    """The module of Scrapy's settings."""
+    python: Path
+    """The interpreter that has what the code needs."""
+
+
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of a run, as an executor sees it."""
 
@@ -75,6 +89,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     grace_seconds: float = 10.0
     """How long a stopped process may take before it is killed."""
+    code: ReadyCode | None = None
+    """The project's code, for a kind that executes it."""
 
     @property
     def idempotency_key(self) -> str:
@@ -86,7 +102,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended, in an executor's words."""
 
     outcome: str
-    """succeeded, failed, or postponed (not tried: put it back and do not count it)."""
+    """succeeded, failed, postponed (not tried: put it back and do not count it), or the limit that it met: oom,
+    cpu_limit, disk_limit, log_limit, item_limit, processes, stalled."""
 
     reason: str = ""
     exit_code: int | None = None

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from weft.clock import Moment
+from weft.projects.model import Code
 
 LONGEST_REASON = 2000
 """Characters that are kept of the sentence that says why a run ended."""
@@ -49,10 +50,25 @@ class Outcome(StrEnum):
     LOST = "lost"
     """Its worker went silent."""
     CANCELLED = "cancelled"
+    OOM = "oom"
+    """It needed more memory than it may have."""
+    CPU_LIMIT = "cpu_limit"
+    DISK_LIMIT = "disk_limit"
+    LOG_LIMIT = "log_limit"
+    ITEM_LIMIT = "item_limit"
+    """One of its items was too large, or there were too many."""
+    PROCESSES = "processes"
+    """It started more processes than it may have."""
+    STALLED = "stalled"
+    """Nothing was heard of it for too long."""
     SKIPPED = "skipped"
     """Never started: a forerunner did not end as asked for."""
     RELEASED = "released"
     """Given back by a draining worker or an open circuit breaker; counts for nothing."""
+
+
+LIMITS = ("oom", "cpu_limit", "disk_limit", "log_limit", "item_limit", "processes", "stalled")
+"""Outcomes of an attempt that met a limit; not tried again unless its task says so."""
 
 
 class Trigger(StrEnum):
@@ -101,6 +117,8 @@ class RunSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     log_bytes: int = 10_000_000
     """Past this much output the rest is counted and dropped."""
     retry: Retry = Retry()
+    code: Code | None = None
+    """The version of its project's code that it is pinned to, where its kind executes one."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):

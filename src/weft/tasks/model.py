@@ -10,13 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from weft.errors import Invalid
-from weft.runs.model import NewRun, Retry, RunSpec, Trigger
+from weft.runs.model import LIMITS, NewRun, Retry, RunSpec, Trigger
 from weft.tasks.parameters import fill, resolve
 from weft.tasks.schedule import Schedule
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,62}", re.ASCII)
-OUTCOMES = ("failed", "timeout", "lost")
+OUTCOMES = ("failed", "timeout", "lost", *LIMITS)
 
 
 class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.ports import Ended
+from weft.runs.model import LIMITS
 
-OUTCOMES = ("succeeded", "failed", "postponed")
+OUTCOMES = ("succeeded", "failed", "postponed", *LIMITS)
 LARGEST_RESULT = 1_000_000
 """Bytes of JSON that are kept of a result."""
 LONGEST_WAIT_SECONDS = 30 * 86_400.0

@@ -12,6 +12,8 @@ from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, LeaseLost
 from weft.events import Fact
+from weft.items.collecting import Collector
+from weft.items.model import Harvest
 from weft.runs import lease_store
 from weft.runs.leases import Leases
 from weft.runs.model import Ending, Lease
@@ -26,8 +28,9 @@ MOST_CARDS = 10_000
 class DirectProtocol:
     """Speaks for workers that may reach the database themselves."""
 
-    def __init__(self, db: Database, leases: Leases, secrets: Secrets, clock: Clock) -> None:
+    def __init__(self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, clock: Clock) -> None:
         self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
+        self._collector = collector
         self._cards: dict[int, Card] = {}
 
     async def join(self, card: Card, *, key_id: int | None = None, request_id: str | None = None) -> int:
@@ -60,6 +63,9 @@ class DirectProtocol:
     async def ship_held(self, worker_id: int, chunks: Sequence[LogChunk]) -> set[tuple[int, int]]:
         """Deliver pieces of live logs; return run and attempt of those that the worker does not hold."""
         return await self._leases.ship(worker_id, [msgspec.structs.asdict(chunk) for chunk in chunks])
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        return await self._collector.collect(worker_id, self._card(worker_id).name, harvests)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await self._leases.finish(worker_id, endings)

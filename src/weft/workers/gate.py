@@ -20,6 +20,7 @@ from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
 from weft.errors import Conflict, LeaseLost, NotAllowed, Unknown
+from weft.items.model import Harvest
 from weft.ports import Blobs, Broker
 from weft.runs import lease_store
 from weft.runs.model import Lease
@@ -98,6 +99,13 @@ class Gate:
         await self._own(caller, worker_id)
         refused = await self._protocol.ship_held(worker_id, chunks)
         await self._watch(caller, worker_id, refused, "ship to")
+
+    async def collect(self, caller: Caller, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        await self._own(caller, worker_id)
+        awaited = await self._protocol.collect(worker_id, harvests)
+        refused = {(each.run_id, each.attempt) for each, next_ in zip(harvests, awaited, strict=True) if next_ == 0}
+        await self._watch(caller, worker_id, refused, "give items to")
+        return awaited
 
     async def finish(self, caller: Caller, worker_id: int, endings: Sequence[Told]) -> list[bool]:
         await self._own(caller, worker_id)

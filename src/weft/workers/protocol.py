@@ -1,6 +1,6 @@
 """The worker protocol: all that a worker may ask of the control plane.
 
-Five calls, each for many runs at once. ``direct.py`` speaks it on the database, ``remote.py`` over HTTPS to a gateway.
+Six calls, each for many runs at once. ``direct.py`` speaks it on the database, ``remote.py`` over HTTPS to a gateway.
 Every write names the worker and the attempt; what the worker no longer holds is refused, call by call and run by run.
 """
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import Meta
 
+from weft.items.model import Harvest
 from weft.runs.model import Ending, Lease
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -73,6 +74,13 @@ class WorkerProtocol(Protocol):
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         """Deliver pieces of live logs; a piece delivered twice counts once."""
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        """Store items, each once; answer for each harvest with the number of the item that is waited for next.
+
+        That is behind ``first`` where earlier items did not arrive, and 0 where the attempt was never this worker's:
+        what a dead worker has left behind is still taken when it is back under the same name.
+        """
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         """End attempts; False for each that the worker no longer holds. May be repeated."""

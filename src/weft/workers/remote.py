@@ -14,6 +14,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from weft.errors import BrokerDown, Conflict, GatewayDown, Invalid, NotAllowed, Unknown, WeftError
+from weft.items.model import Harvest
 from weft.runs.model import Ending, Lease
 from weft.workers import wire
 from weft.workers.link import ANSWER_SECONDS, Link
@@ -73,6 +74,14 @@ class RemoteProtocol:
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         for batch in wire.batches(chunks):
             await self._post("ship", wire.Shipping(worker_id, batch), NoneType, CARRY_SECONDS)
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        awaited: list[int] = []
+        for batch in wire.batches(harvests):
+            awaited += (
+                await self._post("collect", wire.Collecting(worker_id, batch), wire.Collected, CARRY_SECONDS)
+            ).awaited
+        return awaited
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         accepted: list[bool] = []

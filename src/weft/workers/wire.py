@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.errors import Invalid
+from weft.items.model import Harvest
 from weft.runs.model import Ending, Lease, storable
 from weft.workers.protocol import Beat, Card, Id, Label, LogChunk, Number, WorkerName
 
@@ -21,6 +22,7 @@ PIECE = 1 << 19
 """Bytes of a log that travel in one call."""
 LARGEST_LOG = 16 << 20
 LARGEST_FINISH = 4 << 20
+LARGEST_HARVEST = 24 << 20
 LARGEST_BATCH = 600_000
 """Bytes of JSON that a batch may have before the rest travels in another."""
 LONGEST_WAIT_SECONDS = 25.0
@@ -86,6 +88,16 @@ class Beating(msgspec.Struct, frozen=True):
 class Shipping(msgspec.Struct, frozen=True):
     worker_id: Id
     chunks: list[LogChunk]
+
+
+class Collecting(msgspec.Struct, frozen=True):
+    worker_id: Id
+    harvests: list[Harvest]
+
+
+class Collected(msgspec.Struct, frozen=True):
+    awaited: list[int]
+    """For each harvest, the number of the item that is waited for next; 0 where the attempt was never the worker's."""
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):

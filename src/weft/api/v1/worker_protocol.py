@@ -137,6 +137,24 @@ async def ship(call: Call) -> None:
     await gate.ship(caller, call.body.worker_id, call.body.chunks)
 
 
+HARVEST = {"run_id": 12, "attempt": 1, "first": 1, "lines": "eyJhdCI6MCwiaXRlbSI6e319Cg==", "stats": None}
+
+
+@operations.post(
+    "/collect",
+    body=wire.Collecting,
+    answer=wire.Collected,
+    example={"awaited": [2]},
+    example_body={"worker_id": 3, "harvests": [HARVEST]},
+    largest_body=wire.LARGEST_HARVEST,
+    **WORKER,
+)
+async def collect(call: Call) -> wire.Collected:
+    """Store items of attempts, each once; tell which item of each is waited for next."""
+    gate, caller = _admit(call)
+    return wire.Collected(await gate.collect(caller, call.body.worker_id, call.body.harvests))
+
+
 @operations.post(
     "/finish",
     body=wire.Finishing,

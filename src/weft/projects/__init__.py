@@ -1,0 +1,1 @@
+"""Deployed code, version by version, and the spiders in it."""
