@@ -12,6 +12,7 @@ from weft import __version__
 from weft.adapters import registry
 from weft.adapters.executors.shell import sweep as sweep_processes
 from weft.config import Config
+from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
 from weft.workers.worker import Habits
 
@@ -39,9 +40,13 @@ def habits_of(config: Config, listen_seconds: float = 0.0) -> Habits:
 
 
 def sweep(folder: Path) -> int:
-    """End what an earlier worker of this name left running when it was killed; return how many runs that were."""
+    """End what an earlier worker of this name left running when it was killed; return how many runs that were.
+
+    Folders with items stay: the next worker stores those first (``workers/left_behind.py``).
+    """
     swept = 0
     for left in sorted(folder.iterdir()) if folder.is_dir() else ():
         swept += sweep_processes(left)
-        shutil.rmtree(left, ignore_errors=True)
+        if not has_items(left):
+            shutil.rmtree(left, ignore_errors=True)
     return swept

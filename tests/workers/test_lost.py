@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.waiting import eventually
 from weft.adapters.blobs.files import FileBlobs
 from weft.app import open_executor
 from weft.runs.model import Lease, RunSpec
-from weft.workers.attempt import LOST_GRACE_SECONDS, Running, see_through
+from weft.workers.attempt import LOST_GRACE_SECONDS, Running, Tools, no_code, see_through
+from weft.workers.delivery import Delivery
 
 STUBBORN = "trap '' TERM\necho ready\nwhile true; do sleep 1; done"
 GRACE_SECONDS = 60.0
@@ -20,7 +22,9 @@ async def started(folder: Path) -> Running:
     """An attempt that only a kill ends, and whose task has all the time in the world."""
     spec = RunSpec(spec={"script": STUBBORN}, grace_seconds=GRACE_SECONDS)
     running = Running(Lease(7, 1, "shop", "prices", "shell", "c-1", "", spec), folder)
-    running.task = asyncio.create_task(see_through(running, open_executor, FileBlobs(f"file:{folder}/blobs")))
+    unused: Any = None  # it yields nothing, so there is nobody to deliver to
+    tools = Tools(open_executor, FileBlobs(f"file:{folder}/blobs"), no_code, Delivery(unused))
+    running.task = asyncio.create_task(see_through(running, tools))
     await eventually(lambda: running.log.written)
     return running
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from weft.errors import WeftError
-from weft.ports import Blobs, Ended, Executor, Work
+from weft.errors import NotFound, WeftError
+from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
+from weft.projects.model import CODED_KINDS, Code
 from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
 from weft.workers.answers import proper
+from weft.workers.delivery import Delivery
 from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
@@ -62,22 +65,42 @@ class Running:
                 self.task.get_loop().call_later(LOST_GRACE_SECONDS, self.task.cancel)
 
 
-async def see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:
-    """Execute the attempt, keep its log, and leave its ending on ``running``; its secrets are in none of them."""
+async def no_code(code: Code) -> ReadyCode:
+    """For a worker that has no place to keep code."""
+    raise NotFound("place on this worker for version", code.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What an attempt is executed with."""
+
+    executor: Callable[[str], Executor]
+    """By the kind of its task."""
+    blobs: Blobs
+    code: Callable[[Code], Awaitable[ReadyCode]]
+    """Makes a project's code ready on this machine."""
+    delivery: Delivery
+
+
+async def see_through(running: Running, tools: Tools) -> None:
+    """Execute the attempt, keep its log, and leave its ending on ``running``; its secrets are in none of them.
+
+    It has ended once all that it has yielded is stored, also where it was taken away meanwhile.
+    """
     in_process.add(running.lease.secrets)
     try:
-        await _see_through(running, executor, blobs)
+        await _see_through(running, tools)
     finally:
         in_process.drop(running.lease.secrets)
 
 
-async def _see_through(running: Running, executor: Callable[[str], Executor], blobs: Blobs) -> None:
+async def _see_through(running: Running, tools: Tools) -> None:
     lease = running.lease
     timer = None
     if lease.spec.timeout_seconds:
         timer = asyncio.get_running_loop().call_later(lease.spec.timeout_seconds, running.stop, "timeout")
     try:
-        ended = await _execute(running, executor)
+        ended = await _execute(running, tools)
     except asyncio.CancelledError:
         if not running.stopped:
             raise
@@ -87,10 +110,11 @@ async def _see_through(running: Running, executor: Callable[[str], Executor], bl
         running.log.end()
         if timer is not None:
             timer.cancel()
+    await tools.delivery.finish(lease.run_id, lease.attempt)
     if running.stopped == "lost":
         running.log.close()
     else:
-        log_key = await _keep_log(running, blobs)
+        log_key = await _keep_log(running, tools.blobs)
         running.ending = _ending(running, ended, log_key)
     if running.folder is not None:
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
@@ -106,14 +130,17 @@ def ending_of(running: Running) -> Ending | None:
     return Ending(running.lease.run_id, running.lease.attempt, "failed", reason)
 
 
-async def _execute(running: Running, executor: Callable[[str], Executor]) -> Ended:
+async def _execute(running: Running, tools: Tools) -> Ended:
     lease = running.lease
     if lease.problem:
         return Ended(outcome="failed", reason=lease.problem)
     try:
-        chosen = executor(lease.kind)
+        chosen = tools.executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        return proper(await chosen.execute(_work(running, folder)), lease.kind)
+        work = _work(running, folder, await _code(lease, tools))
+        if work.code is not None:
+            tools.delivery.add(lease.run_id, lease.attempt, folder)
+        return proper(await chosen.execute(work), lease.kind)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))
     except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
@@ -121,7 +148,15 @@ async def _execute(running: Running, executor: Callable[[str], Executor]) -> End
         return Ended(outcome="failed", reason=f"the {lease.kind} executor failed: {type(problem).__name__}: {problem}")
 
 
-def _work(running: Running, folder: Path) -> Work:
+async def _code(lease: Lease, tools: Tools) -> ReadyCode | None:
+    if lease.spec.code is not None:
+        return await tools.code(lease.spec.code)
+    if lease.kind in CODED_KINDS:
+        raise NotFound("version of project", lease.project)
+    return None
+
+
+def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:
     lease = running.lease
     return Work(
         run_id=lease.run_id,
@@ -135,6 +170,7 @@ def _work(running: Running, folder: Path) -> Work:
         log=running.log,
         folder=folder,
         grace_seconds=lease.spec.grace_seconds,
+        code=code,
     )
 
 

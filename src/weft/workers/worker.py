@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import BrokerDown, WeftError
-from weft.ports import Blobs, Breaker, Broker, Executor
+from weft.ports import Blobs, Broker, Executor, ReadyCode
+from weft.projects.model import Code
 from weft.runs.lanes import queues_for
 from weft.runs.model import Ending, Lease
-from weft.workers.attempt import Running, ending_of, see_through
+from weft.workers.attempt import Running, Tools, ending_of, no_code, see_through
+from weft.workers.breakers import Breakers
+from weft.workers.delivery import Delivery
 from weft.workers.heart import Heart
+from weft.workers.left_behind import deliver_left_behind
 from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
 from weft.workers.reports import Reports
 from weft.workers.usage import usage
@@ -59,10 +63,13 @@ class Worker:
         executor: Callable[[str], Executor],
         *,
         folder: Path,
+        code: Callable[[Code], Awaitable[ReadyCode]] = no_code,
         habits: Habits | None = None,
     ) -> None:
         self._card, self._protocol, self._heart = card, protocol, heart
-        self._broker, self._blobs, self._executor = broker, blobs, executor
+        self._broker = broker
+        self._delivery = Delivery(protocol)
+        self._tools = Tools(executor, blobs, code, self._delivery)
         self._folder, self._habits = folder, habits or Habits()
         self._running: dict[tuple[int, int], Running] = {}
         self._id = 0
@@ -72,7 +79,7 @@ class Worker:
         self._room = asyncio.Event()
         self._leases_begun = self._leases_ended = 0
         self._strange: dict[tuple[int, int], int] = {}
-        self._kinds_with_breakers: set[str] = set()
+        self._breakers = Breakers(executor)
         self._rejoining: asyncio.Task[bool] | None = None
         self._reports = Reports(protocol, self._room.set)
 
@@ -82,13 +89,15 @@ class Worker:
             return
         reporting = asyncio.create_task(self._reports.run_forever())
         shipping = asyncio.create_task(self._ship_forever())
+        delivering = asyncio.create_task(self._delivery.run_forever())
+        leftover = asyncio.create_task(deliver_left_behind(self._folder, self._delivery))
         try:
             await self._lease_forever()
             await self._wait_for_running(self._habits.drain_seconds)
         finally:
             await self._give_back()
             await self._reports.drain(self._hurried, self._habits.drain_seconds + TELL_SECONDS)
-            beside = [reporting, shipping, *([self._rejoining] if self._rejoining else [])]
+            beside = [reporting, shipping, delivering, leftover, *([self._rejoining] if self._rejoining else [])]
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -116,7 +125,7 @@ class Worker:
             await self._pause(self._habits.poll_seconds)
         else:
             return False
-        self._reports.worker_id = self._id
+        self._reports.worker_id = self._delivery.worker_id = self._id
         self._heart.add(self._id, self._beat, self._obey)
         log.info("worker joined", extra={"worker": self._card.name, "worker_id": self._id})
         return True
@@ -179,7 +188,7 @@ class Worker:
         running = Running(lease, self._folder)
         key = (lease.run_id, lease.attempt)
         self._running[key] = running
-        running.task = asyncio.create_task(see_through(running, self._executor, self._blobs))
+        running.task = asyncio.create_task(see_through(running, self._tools))
         running.task.add_done_callback(lambda _: self._ended(key))
 
     def _ended(self, key: tuple[int, int]) -> None:
@@ -247,21 +256,9 @@ class Worker:
     def _beat(self) -> Beat:
         busy = len(self._running) >= self._card.capacity
         state = "draining" if self._draining.is_set() else "busy" if busy else "online"
-        stats = {**usage(), "breakers": [_breaker_row(breaker) for breaker in self._breakers()]}
+        kinds = {running.lease.kind for running in list(self._running.values())}
+        stats = {**usage(), "breakers": self._breakers.rows(kinds)}
         return Beat(state=state, running=len(self._running), done=self._done, stats=stats)
-
-    def _breakers(self) -> list[Breaker]:
-        kinds = {running.lease.kind for running in list(self._running.values())} | self._kinds_with_breakers
-        found = [(kind, self._breakers_of(kind)) for kind in kinds]
-        self._kinds_with_breakers = {kind for kind, breakers in found if breakers}
-        return [breaker for _, breakers in found for breaker in breakers]
-
-    def _breakers_of(self, kind: str) -> list[Breaker]:
-        try:
-            return list(self._executor(kind).breakers())
-        except Exception as problem:  # an executor is somebody's plug-in: its fault must not stop the heart
-            log.warning("breakers not told", extra={"kind": kind, "why": f"{type(problem).__name__}: {problem}"})
-            return []
 
     def _obey(self, orders: Orders) -> None:
         """Act on the answer to a heartbeat."""
@@ -294,7 +291,3 @@ class Worker:
         for key in certain - held:
             if key in self._running:
                 self._running[key].stop("lost")
-
-
-def _breaker_row(breaker: Breaker) -> dict[str, object]:
-    return {"target": breaker.target, "state": breaker.state, "failures": breaker.failures}

@@ -1,0 +1,125 @@
+"""Brings what attempts yield to the store: in batches, in order, for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.errors import WeftError
+from weft.items.model import Harvest
+from weft.workers.item_spool import Batch, ItemSpool
+from weft.workers.protocol import WorkerProtocol
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.25
+"""How often running attempts are looked at for something new."""
+RETRY_SECONDS = 0.5
+MOST_AT_ONCE = 20
+"""How many attempts one call speaks of."""
+
+
+class Parcel:
+    """An attempt whose items are on their way."""
+
+    def __init__(self, run_id: int, attempt: int, folder: Path) -> None:
+        self.run_id, self.attempt = run_id, attempt
+        self.spool = ItemSpool(folder)
+        self.is_last = False
+        """Nothing more comes: once all that is there was stored, it is done."""
+        self.done = asyncio.Event()
+        self._stats: dict[str, Any] | None = None
+
+    def packed(self) -> tuple[Harvest, Batch | None] | None:
+        """What is new; None where nothing is."""
+        self._stats, batch = self.spool.new_stats() or self._stats, self.spool.batch()
+        if self._stats is None and batch is None:
+            return None
+        first, lines = (batch.first, batch.lines) if batch else (1, b"")
+        return Harvest(self.run_id, self.attempt, first, lines, self._stats), batch
+
+    def arrived(self, batch: Batch | None, awaited: int) -> None:
+        """What was sent is stored, up to the item that is waited for."""
+        self._stats = None
+        if batch is not None:
+            self.spool.stored(batch, awaited)
+
+
+class Delivery:
+    """Every attempt of a worker that yields items."""
+
+    def __init__(self, protocol: WorkerProtocol) -> None:
+        self.worker_id = 0
+        self._protocol = protocol
+        self._parcels: dict[tuple[int, int], Parcel] = {}
+        self._news = asyncio.Event()
+
+    def add(self, run_id: int, attempt: int, folder: Path) -> None:
+        self._parcels[run_id, attempt] = Parcel(run_id, attempt, folder)
+
+    async def finish(self, run_id: int, attempt: int) -> None:
+        """Wait until all that the attempt has yielded is stored, or is known never to be."""
+        parcel = self._parcels.get((run_id, attempt))
+        if parcel is not None:
+            parcel.is_last = True
+            self._news.set()
+            await parcel.done.wait()
+
+    async def run_forever(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                pass
+            self._news.clear()
+            while await self.tick():
+                pass
+
+    async def tick(self) -> int:
+        """Deliver what is new, a batch of each attempt; return how many had something."""
+        delivered = 0
+        for group in _groups(list(self._parcels.values())):
+            delivered += await self._deliver(group)
+        return delivered
+
+    async def _deliver(self, parcels: Sequence[Parcel]) -> int:
+        packed = [(parcel, *(_packed(parcel) or (None, None))) for parcel in parcels]
+        harvests = [harvest for _, harvest, _ in packed if harvest is not None]
+        try:
+            awaited = iter(await self._protocol.collect(self.worker_id, harvests) if harvests else [])
+        except Exception as problem:  # items must be stored, whatever stands in the way
+            expected = isinstance(problem, WeftError)
+            log.warning("items not stored yet", extra={"why": str(problem)}, exc_info=not expected)
+            await asyncio.sleep(RETRY_SECONDS)
+            return 0
+        for parcel, harvest, batch in packed:
+            self._told(parcel, batch, harvest is not None, next(awaited) if harvest is not None else 0)
+        return sum(batch is not None for _, _, batch in packed)
+
+    def _told(self, parcel: Parcel, batch: Batch | None, was_sent: bool, awaited: int) -> None:
+        if was_sent and (awaited == 0 or (batch is not None and awaited < batch.first)):
+            log.error("items refused", extra={"run_id": parcel.run_id, "attempt": parcel.attempt, "awaited": awaited})
+            self._forget(parcel)
+        elif was_sent:
+            parcel.arrived(batch, awaited)
+        if batch is None and parcel.is_last:
+            self._forget(parcel)
+
+    def _forget(self, parcel: Parcel) -> None:
+        self._parcels.pop((parcel.run_id, parcel.attempt), None)
+        parcel.done.set()
+
+
+def _packed(parcel: Parcel) -> tuple[Harvest, Batch | None] | None:
+    try:
+        return parcel.packed()
+    except OSError as problem:
+        log.error("items not read", extra={"run_id": parcel.run_id, "why": str(problem)})
+        return None
+
+
+def _groups(parcels: list[Parcel]) -> list[list[Parcel]]:
+    return [parcels[start : start + MOST_AT_ONCE] for start in range(0, len(parcels), MOST_AT_ONCE)]

@@ -1,0 +1,37 @@
+"""Items that an earlier worker of the same name had on its disk when it was killed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from pathlib import Path
+
+from weft.workers.delivery import Delivery
+from weft.workers.item_spool import has_items
+
+log = logging.getLogger(__name__)
+
+_FOLDER = re.compile(r"([1-9]\d{0,18})-(\d{1,9})", re.ASCII)
+
+
+async def deliver_left_behind(folder: Path, delivery: Delivery) -> None:
+    """Store what lies in the folders of attempts that are over, and remove them."""
+    for left in left_behind(folder):
+        run_id, attempt = attempt_of(left)
+        log.info("items were left behind", extra={"run_id": run_id, "attempt": attempt})
+        delivery.add(run_id, attempt, left)
+        await delivery.finish(run_id, attempt)
+        await asyncio.to_thread(shutil.rmtree, left, True)
+
+
+def left_behind(folder: Path) -> list[Path]:
+    """The folders there that hold items. Asked for before the worker starts anything of its own."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(each for each in found if _FOLDER.fullmatch(each.name) and has_items(each))
+
+
+def attempt_of(folder: Path) -> tuple[int, int]:
+    run_id, _, attempt = folder.name.partition("-")
+    return int(run_id), int(attempt)
