@@ -62,6 +62,11 @@ def rabbitmq_server() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
+def s3_server() -> Iterator[servers.Server]:
+    yield from running(servers.s3_store)
+
+
+@pytest.fixture(scope="session")
 def postgres_url(postgres_server: servers.Server) -> str:
     return migrated(postgres_server.new_database())
 

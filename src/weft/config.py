@@ -10,7 +10,7 @@ from weft.errors import Misconfigured
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 BROKERS = ("memory", "polling", "local", "postgresql", "redis", "rediss", "amqp", "amqps")
-BLOBS = ("file",)
+BLOBS = ("file", "s3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,9 @@ class Config:
             "empty: PostgreSQL's own notices on PostgreSQL, a socket in data_dir otherwise."
         },
     )
-    blobs: str = field(default="", metadata={"doc": "Where logs are kept: file:…; empty: in data_dir."})
+    blobs: str = field(
+        default="", metadata={"doc": "Where logs and code are kept: file:…, s3://bucket/prefix; empty: in data_dir."}
+    )
     host: str = field(default="127.0.0.1", metadata={"doc": "The address that weft listens on."})
     port: int = field(default=6800, metadata={"doc": "The port that weft listens on; 0 for none."})
     allowed_hosts: str = field(

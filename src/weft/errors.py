@@ -10,6 +10,7 @@ WeftError
 ├── TooManyLogins      429  exit 1   too many passwords were wrong; none is looked at for a while
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
+├── BlobsDown          503  exit 1   the blob store does not answer, or not as it should
 ├── LeaseLost          409           a worker no longer holds what it writes to
 ├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
 ├── Unopened                exit 1   what was sealed cannot be opened here
@@ -91,6 +92,14 @@ class DatabaseDown(WeftError):
     def __init__(self, why: object, *, outcome_unknown: bool = False) -> None:
         super().__init__(f"the database does not answer ({_first_line(why)}); try again in a moment")
         self.outcome_unknown = outcome_unknown
+        self.retry_after_seconds = 2
+
+
+class BlobsDown(WeftError):
+    """The blob store does not answer, or refuses."""
+
+    def __init__(self, store: str, why: object) -> None:
+        super().__init__(f"the blob store {store} cannot be used ({_first_line(why)}); try again in a moment")
         self.retry_after_seconds = 2
 
 

@@ -9,19 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import s3
 from weft.adapters.blobs.files import FileBlobs
 from weft.adapters.registry import BLOBS, open_blobs
 from weft.errors import Invalid
 from weft.ports import Blobs
 
-STORES: dict[str, Callable[[Path], str]] = {
-    "file": lambda folder: f"file:{folder}/blobs",
-}
+
+def a_folder(request: pytest.FixtureRequest) -> str:
+    return f"file:{request.getfixturevalue('tmp_path')}/blobs"
+
+
+def a_bucket(request: pytest.FixtureRequest) -> str:
+    server = request.getfixturevalue("s3_server")
+    return s3.bucket_url(server, s3.new_bucket(server), "some/prefix")
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {"file": a_folder, "s3": a_bucket}
 
 
 @pytest.fixture(params=STORES)
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    return open_blobs(STORES[request.param](tmp_path))
+def blobs(request: pytest.FixtureRequest) -> Blobs:
+    return open_blobs(STORES[request.param](request))
 
 
 def test_every_store_is_held_to_this_suite() -> None:
@@ -91,7 +100,8 @@ async def test_a_key_that_is_no_key_is_refused(blobs: Blobs, key: str) -> None:
             await action
 
 
-async def test_a_key_cannot_lie_below_another(blobs: Blobs) -> None:
+async def test_a_file_cannot_lie_below_another(tmp_path: Path) -> None:
+    blobs = FileBlobs(f"file:{tmp_path}")
     await blobs.put("a", b"x")
     with pytest.raises(Invalid, match="a blob key is 'a/b'"):
         await blobs.put("a/b", b"y")
@@ -103,7 +113,7 @@ async def test_a_key_cannot_lie_below_another(blobs: Blobs) -> None:
 
 @pytest.mark.parametrize("url", ["blobs", "ftp://example.org/", "", "s4:x"])
 def test_an_unknown_scheme_is_refused_with_those_that_exist(url: str) -> None:
-    with pytest.raises(Invalid, match="it must begin with file:"):
+    with pytest.raises(Invalid, match="it must begin with file: or s3:"):
         open_blobs(url)
 
 

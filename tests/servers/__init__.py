@@ -10,6 +10,7 @@ A process is found and ended by its id, so servers of the machine itself are nev
 """
 
 from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
+from tests.servers.s3 import S3
 from tests.servers.server import Server, ServerFailed, ServerMissing
 from tests.servers.watchers import NGINX, PROMETHEUS
 
@@ -23,6 +24,7 @@ __all__ = [
     "prometheus",
     "rabbitmq",
     "redis",
+    "s3_store",
 ]
 
 
@@ -44,6 +46,11 @@ def redis(**settings: str) -> Server:
 def rabbitmq(**settings: str) -> Server:
     """Start RabbitMQ; ``settings`` are those of rabbitmq.conf."""
     return Server(RABBITMQ, settings)
+
+
+def s3_store() -> Server:
+    """Start a store of objects that speaks as S3 does; ``s3.new_bucket(…)`` makes a bucket in it."""
+    return Server(S3, {})
 
 
 def nginx(site: str) -> Server:

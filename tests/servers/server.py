@@ -200,7 +200,8 @@ def find_program(kind: str, name: str) -> str:
     """Debian keeps some server programs off PATH, so that only their own scripts find them."""
     debian = [*sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True), "/usr/lib/rabbitmq/bin"]
     # Debian's rabbitmq-server on PATH is a wrapper that insists on the machine's own node; its directory comes first.
-    path = os.pathsep.join([*debian, os.environ.get("PATH", ""), "/usr/sbin"])
+    beside_python = str(Path(sys.executable).parent)
+    path = os.pathsep.join([*debian, beside_python, os.environ.get("PATH", ""), "/usr/sbin"])
     found = shutil.which(name, path=path)
     if found is None:
         raise ServerMissing(kind, name)

@@ -28,6 +28,7 @@ BROKERS = {
 
 BLOBS = {
     "file": "weft.adapters.blobs.files:FileBlobs",
+    "s3": "weft.adapters.blobs.objects:ObjectBlobs",
 }
 
 EXTRAS = {

@@ -44,6 +44,7 @@ TITLES = {
     "head_too_large": (431, "The head of the request is too large"),
     "internal": (500, "Weft has a fault"),
     "database_down": (503, "The database does not answer"),
+    "blobs_down": (503, "The blob store cannot be used"),
     "overloaded": (503, "Too much is asked at once"),
 }
 """The status and the title of each code."""
@@ -58,6 +59,7 @@ CODES: dict[type[errors.WeftError], str] = {
     errors.TooManyLogins: "too_many_requests",
     errors.QueueFull: "queue_full",
     errors.DatabaseDown: "database_down",
+    errors.BlobsDown: "blobs_down",
     errors.LeaseLost: "lease_lost",
 }
 

@@ -29,6 +29,7 @@ KINDS: dict[str, type[WeftError]] = {
     "queue_full": errors.QueueFull,
     "too_many_requests": errors.TooManyLogins,
     "database_down": errors.DatabaseDown,
+    "blobs_down": errors.BlobsDown,
 }
 """The error that each code of a problem document tells of; others are told as they are."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import tempfile
 from pathlib import Path
 
+from weft.adapters.blobs._keys import checked
 from weft.errors import Invalid
 
-SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,200}")
-LONGEST_KEY = 1000
 REMOVED_FOLDERS = 10
 INCOMING = "~"
 """Begins the name of a file that is being written; no key can hold it."""
@@ -42,10 +40,7 @@ class FileBlobs:
         return await asyncio.to_thread(_keys, self._path(folder), self._root)
 
     def _path(self, key: str) -> Path:
-        segments = key.split("/")
-        if len(key) > LONGEST_KEY or not all(SEGMENT.fullmatch(part) and part.strip(".") for part in segments):
-            raise Invalid("a blob key", key, "it must be names of letters, digits, . _ and -, joined by /")
-        return self._root.joinpath(*segments)
+        return self._root.joinpath(*checked(key).split("/"))
 
 
 def _put(path: Path, data: bytes, root: Path) -> None:

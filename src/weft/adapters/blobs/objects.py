@@ -1,0 +1,112 @@
+"""Blobs as objects in a bucket of S3, or of anything that speaks as S3 does. A key is an object's name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from weft.adapters.blobs._keys import SEGMENT, checked
+from weft.errors import BlobsDown, Invalid
+
+SHAPE = "it must be s3://bucket/prefix, with ?endpoint=https://…&region=… where the store is not Amazon's"
+REGION = "us-east-1"
+"""What a store that knows no regions is told."""
+NAMES = {"endpoint", "region"}
+ANSWER_SECONDS, CONNECT_SECONDS = 60, 5
+RETRY_SECONDS = 10
+"""How long a call is made again; each of them may be made twice without harm."""
+
+
+class ObjectBlobs:
+    """Opened with ``s3://bucket/prefix?endpoint=…&region=…``.
+
+    Its credentials are in the URL (``s3://KEY:SECRET@bucket``), or they come from where S3's own tools find them: the
+    AWS_* variables, the role of the machine or of its pod. Plain HTTP is spoken where the URL says http.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._name = f"s3://{parts.hostname or ''}"
+        self._store = S3Store(_bucket(parts), prefix=_prefix(parts), **_options(parts))
+
+    async def put(self, key: str, data: bytes) -> None:
+        async with self._edge():
+            await self._store.put_async(checked(key), data)
+
+    async def get(self, key: str) -> bytes | None:
+        async with self._edge():
+            try:
+                return bytes(await (await self._store.get_async(checked(key))).bytes_async())
+            except FileNotFoundError as absent:
+                if "NoSuchBucket" in str(absent):
+                    raise
+                return None
+
+    async def delete(self, key: str) -> None:
+        async with self._edge():
+            await self._store.delete_async(checked(key))
+
+    async def keys(self, folder: str) -> list[str]:
+        async with self._edge():
+            return sorted([each["path"] async for page in self._store.list(checked(folder)) for each in page])
+
+    @asynccontextmanager
+    async def _edge(self) -> AsyncIterator[None]:
+        """Where the library's errors become weft's."""
+        try:
+            yield
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as refused:
+            raise BlobsDown(self._name, "the credentials are not accepted") from refused
+        except (BaseError, OSError) as problem:
+            raise BlobsDown(self._name, _why(problem)) from problem
+
+
+def _bucket(parts: SplitResult) -> str:
+    if not parts.hostname or not SEGMENT.fullmatch(parts.hostname):
+        raise Invalid("the bucket of the blobs URL", parts.hostname or "", SHAPE)
+    return parts.hostname
+
+
+def _prefix(parts: SplitResult) -> str | None:
+    prefix = parts.path.strip("/")
+    return checked(prefix) if prefix else None
+
+
+def _options(parts: SplitResult) -> dict[str, Any]:
+    told = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(told.keys() - NAMES):
+        raise Invalid("the blobs URL", f"?{unknown[0]}=…", SHAPE)
+    endpoint = told.get("endpoint", "")
+    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
+        raise Invalid("the endpoint of the blobs URL", endpoint, SHAPE)
+    options: dict[str, Any] = {
+        "client_options": {
+            "allow_http": endpoint.startswith("http:"),
+            "timeout": timedelta(seconds=ANSWER_SECONDS),
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        },
+        "retry_config": {"max_retries": 4, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+    }
+    if endpoint:
+        options |= {"endpoint": endpoint, "region": REGION}
+    if region := told.get("region"):
+        options["region"] = region
+    if parts.username:
+        options["access_key_id"] = unquote(parts.username)
+        options["secret_access_key"] = unquote(parts.password or "")
+    return options
+
+
+def _why(problem: BaseException) -> str:
+    """The store's own code where it gave one, else the last of the library's words on it."""
+    text = str(problem).partition("\n\nDebug source")[0]
+    if "<Code>" in text:
+        code = text.partition("<Code>")[2].partition("</Code>")[0]
+        return {"NoSuchBucket": "there is no such bucket"}.get(code, code)
+    return " ".join(text.split()).rpartition(" - ")[2] or type(problem).__name__
