@@ -127,7 +127,7 @@ def test_a_variable_is_read_in_the_type_of_its_setting(name: str, text: str, val
         ("DATABASE", "sqlite", "database is 'sqlite'; it must start with one of sqlite:, postgresql:"),
         ("DATABASE", "/var/lib/weft.db", "database is '/var/lib/weft.db'; it must start with one of sqlite:"),
         ("BROKER", "kafka://h", "broker is 'kafka://h'; it must start with one of memory:, polling:, local:"),
-        ("BLOBS", "s3://b", "blobs is 's3://b'; it must start with one of file:"),
+        ("BLOBS", "ftp://b", "blobs is 'ftp://b'; it must start with one of file:, s3:"),
         ("LABELS", "gpu,two words", "labels is 'gpu,two words'; each must be letters, digits, '.', '_', '=' or '-'"),
         ("LABELS", "x" * 64, "at most 63"),
         ("WORKER_NAME", "../w1", "worker_name is '../w1'; it must be letters, digits, '.', '_' or '-', at most 100"),

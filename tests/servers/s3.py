@@ -1,7 +1,7 @@
 """S3 as moto speaks it: buckets on this machine, gone when their server is."""
 
+import http.client
 import sys
-import urllib.request
 import uuid
 from urllib.parse import quote
 
@@ -37,7 +37,11 @@ S3 = Kind(
 def new_bucket(server: Server, name: str = "") -> str:
     """Make an empty bucket; its name."""
     name = name or f"weft-{uuid.uuid4().hex}"
-    urllib.request.urlopen(urllib.request.Request(f"{server.url}/{name}", method="PUT"), timeout=10).close()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("PUT", f"/{name}")
+    answer = connection.getresponse()
+    connection.close()
+    assert answer.status == 200, f"the store did not make the bucket {name}: {answer.status}"
     return name
 
 
