@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+
+from weft.clock import Moment
 
 
 class Harvest(msgspec.Struct, frozen=True):
@@ -19,3 +23,102 @@ class Harvest(msgspec.Struct, frozen=True):
     """One ``{"at": microseconds, "item": {…}}`` a line."""
     stats: dict[str, Any] | None = None
     """Its newest statistics, by Scrapy's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a field of an item must be: equal to ``value`` as text, or with ``part`` a text that contains it."""
+
+    field: str
+    value: str
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which items are wanted: those of one run, or those of one dataset."""
+
+    run_id: int | None = None
+    attempt: int | None = None
+    """Of the run: the last one that has yielded anything unless told."""
+    all_attempts: bool = False
+    project: str = ""
+    dataset: str = ""
+    """Of the project; where it is given, ``run_id`` is not."""
+    every: bool = False
+    """Of the dataset: each item ever stored, not only the newest look of each thing."""
+    where: tuple[Condition, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One item, with the place where it came from; its ``(run_id, attempt, seq)`` is unique in weft."""
+
+    run_id: int
+    attempt: int
+    seq: int
+    at: Moment
+    thing_id: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Where the items of a spider are kept, whatever run has yielded them."""
+
+    id: int
+    project: str
+    name: str
+    key_fields: tuple[str, ...]
+    """Which fields say what thing an item is of; none: all of them."""
+    schema: Mapping[str, Any] | None
+    """What items are checked with."""
+    created_at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """What items are seen of, as it looked last."""
+
+    id: int
+    key: str
+    looks: int
+    """How many it had."""
+    seen: int
+    """How many items it was seen in."""
+    first_seen_at: Moment
+    last_seen_at: Moment
+    last_run_id: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a thing looked like from one item on."""
+
+    number: int
+    at: Moment
+    run_id: int
+    attempt: int
+    seq: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStats:
+    """What an attempt has yielded, counted where it was stored."""
+
+    run_id: int
+    attempt: int
+    dataset: str | None
+    items: int
+    new_things: int
+    changed_things: int
+    refused: int
+    """Lines that are no item: not JSON, not an object, or too large."""
+    invalid: int
+    """Items that were stored though the dataset's schema says that they should not look so."""
+    stats: Mapping[str, Any]
+    drift: Mapping[str, Any] | None
+    at: Moment

@@ -15,10 +15,14 @@ run_stats = table(
     Column("items", BigInteger, nullable=False),
     Column("new_things", BigInteger, nullable=False),
     Column("changed_things", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),  # lines that are no item
+    Column("invalid", BigInteger, nullable=False),  # items that are not as the dataset's schema says
     Column("stats", Json, nullable=False),  # Scrapy's own, by its names
     Column("drift", Json),  # what differs from the runs before it
     Column("at", Moment, nullable=False),
+    Column("told_at", Moment, nullable=False),  # when the last event told of its items
     PrimaryKeyConstraint("run_id", "attempt"),
+    Index("run_stats_by_dataset", "dataset_id", "run_id", "attempt"),
 )
 
 datasets = table(
@@ -54,8 +58,11 @@ looks = table(
     Column("number", Integer),
     Column("data", Json, nullable=False),
     Column("at", Moment, nullable=False),
-    Column("run_id", Id, nullable=False),
+    Column("run_id", Id, nullable=False),  # with attempt and seq: the item that showed it so
+    Column("attempt", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),
     PrimaryKeyConstraint("thing_id", "number"),
+    Index("looks_by_run", "run_id", "thing_id", "number"),
 )
 
 items = table(
