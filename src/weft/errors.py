@@ -13,6 +13,7 @@ WeftError
 ├── BlobsDown          503  exit 1   the blob store does not answer, or not as it should
 ├── LeaseLost          409           a worker no longer holds what it writes to
 ├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
+├── CodeNotReady            exit 1   a project's code cannot be made ready on a worker
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 └── Misconfigured           exit 78  weft cannot start as it is set up
@@ -108,6 +109,13 @@ class LeaseLost(WeftError):
 
     def __init__(self, worker: str) -> None:
         super().__init__(f"worker {worker} has lost its leases: it was silent for too long")
+
+
+class CodeNotReady(WeftError):
+    """A project's code, or what it needs, cannot be made ready on this machine."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the project's code cannot be made ready here: {why}")
 
 
 class Unopened(WeftError):
