@@ -1,0 +1,70 @@
+"""The kernel's limits for one process, and the mark by which everything that a run has started is found again.
+
+They are the second line: the worker's overseer watches the whole run and names what was too much. A limit here has
+head-room, so that the overseer comes first; it holds where half a second is too long to wait.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Mapping
+from typing import Any
+
+HEADROOM_BYTES = 384 * 2**20
+"""Of private memory beyond the run's limit: stacks of threads and what the allocator holds are counted, not used."""
+
+CPU_GRACE_SECONDS = 5
+
+NO_CORE = 0
+
+MARK_RESOURCE = getattr(resource, "RLIMIT_RTTIME", 15)
+"""The limit that carries the mark. It means something to real-time scheduling alone, which no spider may use."""
+
+
+def lower(limits: Mapping[str, Any]) -> None:
+    """Lower what the run's limits name, never raise; what this system does not know is left out."""
+    _at_most("RLIMIT_CORE", NO_CORE)
+    if memory := limits.get("memory_bytes"):
+        _at_most("RLIMIT_DATA", int(memory) + HEADROOM_BYTES)
+    if files := limits.get("files"):
+        _at_most("RLIMIT_NOFILE", int(files))
+    if largest := limits.get("file_bytes"):
+        _at_most("RLIMIT_FSIZE", int(largest))
+    if seconds := limits.get("cpu_seconds"):
+        _at_most("RLIMIT_CPU", int(seconds) + CPU_GRACE_SECONDS)
+    if processes := limits.get("processes"):
+        _at_most("RLIMIT_NPROC", _tasks_of_the_machine() * 2 + int(processes) * 8)
+
+
+def mark(number: int) -> bool:
+    """Put the run's mark on this process and on all that it will start; whether the system can.
+
+    A limit stays through fork, exec, a new session and an emptied environment, and everybody may read it.
+    """
+    try:
+        resource.setrlimit(MARK_RESOURCE, (number, number))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _at_most(name: str, value: int) -> None:
+    number = getattr(resource, name, None)
+    if number is None:
+        return
+    _, hard = resource.getrlimit(number)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    try:
+        resource.setrlimit(number, (value, value))
+    except (OSError, ValueError):
+        pass  # Some systems refuse what they list.
+
+
+def _tasks_of_the_machine() -> int:
+    """All processes and threads. The limit counts those of a user, and his other runs must not be in each other's way."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[3].split(b"/")[1])
+    except (OSError, ValueError, IndexError):
+        return 4096
