@@ -10,7 +10,7 @@ from pathlib import Path
 
 from weft import __version__
 from weft.adapters import registry
-from weft.adapters.executors.shell import sweep as sweep_processes
+from weft.adapters.executors._left_running import sweep as sweep_processes
 from weft.config import Config
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card

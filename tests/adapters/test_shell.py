@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.executing import PATIENCE_SECONDS, Log, attempt
 from tests.waiting import eventually
 from weft.adapters.executors import _group
-from weft.adapters.executors.shell import LastLine, ShellExecutor, sweep
+from weft.adapters.executors._left_running import sweep
+from weft.adapters.executors.shell import LastLine, ShellExecutor
 from weft.errors import Invalid
 from weft.ports import Ended
 

@@ -12,10 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from weft.adapters.executors import _group
-
-CHUNK = 65_536
-DRAIN_LIMIT = 1_048_576
-"""More than a pipe holds: what comes beyond was printed by a process that has left the group."""
+from weft.adapters.executors._output import Output
 
 KILLED_WITHIN_SECONDS = 5.0
 POLL_SECONDS = 0.02
@@ -30,26 +27,22 @@ class Process:
     def __init__(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], sink: Callable[[bytes], None]
     ) -> None:
-        self._loop, self._sink, self._exit = asyncio.get_running_loop(), sink, asyncio.Event()
-        self._output, output = os.pipe()
+        self._loop, self._output, self._exit = asyncio.get_running_loop(), Output(sink), asyncio.Event()
         try:
             self._child = subprocess.Popen(
-                [*_dying_with_parent(), *argv],
+                [*dying_with_parent(), *argv],
                 cwd=cwd,
                 env=env,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=self._output.inlet,
+                stderr=self._output.inlet,
                 start_new_session=True,
             )
         except BaseException:
-            os.close(self._output)
+            self._output.close()
             raise
-        finally:
-            os.close(output)
+        self._output.hand_over()
         self.id = self._child.pid
-        os.set_blocking(self._output, False)
-        self._loop.add_reader(self._output, self._read)
         self._watch()
 
     async def exited(self) -> None:
@@ -75,8 +68,7 @@ class Process:
             await _group.emptied(self.id, KILLED_WITHIN_SECONDS)
         finally:
             code = self._child.wait()
-            self._drain()
-            self._close_output()
+            self._output.close()
         return code
 
     def _watch(self) -> None:
@@ -99,33 +91,12 @@ class Process:
         else:
             self._exit.set()
 
-    def _read(self) -> int:
-        """Pass on what is there; returns how much, 0 at the end or where there is nothing."""
-        try:
-            data = os.read(self._output, CHUNK)
-        except BlockingIOError:
-            return 0
-        if data:
-            self._sink(data)
-        else:
-            self._loop.remove_reader(self._output)
-        return len(data)
-
-    def _drain(self) -> None:
-        passed = 0
-        while passed < DRAIN_LIMIT and (count := self._read()):
-            passed += count
-
-    def _close_output(self) -> None:
-        self._loop.remove_reader(self._output)
-        os.close(self._output)
-
 
 @functools.cache
-def _dying_with_parent() -> tuple[str, ...]:
+def dying_with_parent() -> tuple[str, ...]:
     """What makes a command die with the worker that started it, by the kernel's hand; nothing where that is missing.
 
-    It reaches the command itself. Its own children are found by ``shell.sweep`` when the worker is back.
+    It reaches the command itself. Its own children are found by ``_left_running.sweep`` when the worker is back.
     """
     program = shutil.which("setpriv")
     if program is None:

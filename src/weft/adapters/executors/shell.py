@@ -1,7 +1,7 @@
 """The kind ``shell``: a command or a script, in a process group of its own and with an environment of its own.
 
 Nothing of a run outlives it, except a process that has moved to another session. When the worker itself is killed, the
-kernel kills the command (where ``setpriv`` is installed), and ``sweep`` ends the rest at the worker's next start.
+kernel kills the command (where ``setpriv`` is installed), and ``_left_running`` ends the rest at its next start.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import os
 import re
 import shutil
 import signal
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.adapters.executors import _group, _numbers
+from weft.adapters.executors import _left_running, _numbers
 from weft.adapters.executors._process import Process
 from weft.adapters.executors._spec import Fields
 from weft.errors import Invalid
@@ -30,7 +29,6 @@ INHERITED = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LINE_CHARACTERS = 1000
 LINE_BYTES = 4 * LINE_CHARACTERS
-SWEPT_WITHIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,36 +101,6 @@ class NotStarted(Exception):
     """There is nothing to start, or nowhere to start it."""
 
 
-def sweep(folder: Path) -> bool:
-    """Kill what a dead worker's run left behind in ``folder``; False where nothing of it runs.
-
-    A process id alone proves nothing, it may be another's by now: the start time must match too, or, where only
-    descendants are left, the run's key in their environment.
-    """
-    try:
-        pid, started, boot, key = (folder / "process").read_text().split()
-        group = int(pid)
-    except (OSError, ValueError):
-        return False
-    if group <= 1 or group == os.getpgrp() or boot != _group.boot_id():
-        return False
-    leader = _group.stat(group)
-    if leader is not None and str(leader.started) != started:
-        return False
-    alive = _group.members(group)
-    if not alive or (leader is None and not any(_group.carries(pid, "WEFT_IDEMPOTENCY_KEY", key) for pid in alive)):
-        return False
-    _kill_and_wait(group)
-    return True
-
-
-def _kill_and_wait(group: int) -> None:
-    _group.signal_all(group, signal.SIGKILL)
-    until = time.monotonic() + SWEPT_WITHIN_SECONDS
-    while _group.members(group) and time.monotonic() < until:
-        time.sleep(0.005)
-
-
 def _started(command: Command, work: Work, take: Callable[[bytes], None]) -> Process:
     work.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (work.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
@@ -162,22 +130,16 @@ def _found(program: str, cwd: Path, path: str) -> bool:
 
 
 async def _seen_through(process: Process, work: Work) -> int:
-    record = work.folder / "process"
     try:
-        _write_record(record, process.id, work.idempotency_key)
+        _left_running.remember(work.folder, process.id, work.idempotency_key)
         await process.exited()
     except asyncio.CancelledError:
         await process.stop(work.grace_seconds)
         raise
     finally:
         code = await process.end()
-        record.unlink(missing_ok=True)
+        _left_running.forget(work.folder)
     return code
-
-
-def _write_record(record: Path, pid: int, key: str) -> None:
-    found = _group.stat(pid)
-    record.write_text(f"{pid} {found.started if found else 0} {_group.boot_id()} {key}\n")
 
 
 def environment(command: Command, work: Work) -> dict[str, str]:
