@@ -1,0 +1,49 @@
+"""The formats that items may be had in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+
+from weft.items.export import parquet
+from weft.items.export.lines import json, jsonl
+from weft.items.export.markup import xml
+from weft.items.export.rows import Fields, Source, gathered
+from weft.items.export.table import csv_table
+
+
+class Format(StrEnum):
+    """How rows are written; the name is the ending of the file."""
+
+    JSONL = "jsonl"
+    JSON = "json"
+    CSV = "csv"
+    XML = "xml"
+    PARQUET = "parquet"
+
+    @property
+    def media_type(self) -> str:
+        return _MEDIA_TYPES[self]
+
+
+_MEDIA_TYPES = {
+    Format.JSONL: "application/x-ndjson",
+    Format.JSON: "application/json",
+    Format.CSV: "text/csv; charset=utf-8",
+    Format.XML: "application/xml",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+_PLAIN = {Format.JSONL: jsonl, Format.JSON: json, Format.XML: xml, Format.PARQUET: parquet.parquet}
+
+
+def exported(format: Format, source: Source, fields: Fields = (), *, raw: bool = False) -> AsyncIterator[bytes]:
+    """The rows of ``source`` in a format: the named fields in that order, or all.
+
+    CSV and Parquet look at all rows twice where they must know all columns before the first. ``raw`` leaves cells of
+    CSV as they are, even where a spreadsheet would take them for formulas.
+    """
+    if format is Format.PARQUET:
+        parquet.imported()  # what is missing is told before the first byte
+    if format is Format.CSV:
+        return gathered(csv_table(source, fields, raw=raw))
+    return gathered(_PLAIN[format](source, fields))
