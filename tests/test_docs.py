@@ -84,7 +84,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "Task": {**NO_LIMIT, "retry": "see [Retry](#retry)", "dedup": "off", "spec": "empty", "params": "empty"},
     "Schedule": {"start_at": "1970"},
     "Dedup": {"params": "all"},
-    "Project": NO_LIMIT,
+    "Project": {**NO_LIMIT, "keep_days": "for ever", "min_isolation": "any"},
 }
 """Defaults that are told in words."""
 

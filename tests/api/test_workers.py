@@ -34,6 +34,7 @@ async def test_the_viewer_of_a_project_does_not_see_the_workers(nobody: Visitor)
 async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -> None:
     await keep(nobody.app, noop("prices", project="shop"), noop("prices", project="bank"))
     wanted = {"weight": 2.5, "max_running": 7, "max_queued": 100, "tags": {"heavy": 2}}
+    wanted |= {"keep_days": 30.0, "min_isolation": "L1"}
     developer, owner = [await nobody.with_role(role, "shop") for role in (Role.DEVELOPER, Role.ADMIN)]
     assert (await developer.call("PUT", "/v1/projects/shop", wanted)).status == 403
     answer = await owner.call("PUT", "/v1/projects/shop", wanted)
@@ -42,6 +43,8 @@ async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -
     assert [each["name"] for each in (await developer.get("/v1/projects")).json["items"]] == ["shop"]
     assert (await owner.get("/v1/projects/bank")).status == 404
     assert (await owner.call("PUT", "/v1/projects/shop", {"weight": 0})).status == 422
+    assert (await owner.call("PUT", "/v1/projects/shop", {"keep_days": 0})).status == 422
+    assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L9"})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {})).json["tags"] == {}
 
 

@@ -14,6 +14,8 @@ from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.store import Stored
 
 TAG = "tags."
+OF_ROW = ("max_queued", "keep_days", "min_isolation")
+"""Settings that the row of a project has; without a row there are none of them."""
 """What stands before a tag's name in the fields of a change of settings."""
 
 
@@ -79,13 +81,13 @@ def _project_change(
     mark = tag_limit(name, "")
     old = {
         "weight": row.weight if row is not None else 1.0,
-        "max_queued": row.max_queued if row is not None else None,
+        **{name: getattr(row, name, None) for name in OF_ROW},
         "max_running": limits.get(project_limit(name)),
         **{TAG + key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
     }
     new = {
         "weight": settings.weight,
-        "max_queued": settings.max_queued,
+        **{name: getattr(settings, name) for name in OF_ROW},
         "max_running": settings.max_running,
         **{TAG + tag: most for tag, most in settings.tags.items()},
     }
@@ -130,7 +132,7 @@ def settings_of(name: str, row: Any, limits: Mapping[str, int]) -> ProjectSettin
     mark = tag_limit(name, "")
     return ProjectSettings(
         weight=row.weight if row is not None else 1.0,
-        max_queued=row.max_queued if row is not None else None,
+        **{name: getattr(row, name, None) for name in OF_ROW},
         max_running=limits.get(project_limit(name)),
         tags={key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
     )

@@ -135,6 +135,10 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     max_queued: int | None = None
     tags: dict[str, int] = {}
     """How many runs with each tag may run at once."""
+    keep_days: float | None = None
+    """How long items and logs are kept after their run has ended; without, for ever."""
+    min_isolation: Literal["L0", "L1", "L2"] | None = None
+    """How well its spiders must be walled in; a worker that cannot do so does not run them."""
 
     def __post_init__(self) -> None:
         _check("weight", self.weight, 0.001 <= self.weight <= 1000, "it must be from 0.001 to 1000")
@@ -143,6 +147,8 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         for tag, most in self.tags.items():
             check_label("tag", tag)
             _check_at_least_one(f"tags.{tag}", most)
+        days = self.keep_days
+        _check("keep_days", days, days is None or 0.01 <= days <= 36_500, "it must be from 0.01 to 36500, or left out")
 
 
 def check_name(what: str, value: str) -> None:

@@ -234,7 +234,7 @@ def newest_ticks(tx: Transaction, task_id: int, limit: int = 20, before: Moment 
 
 def set_project(tx: Transaction, name: str, settings: ProjectSettings) -> None:
     table = schema.projects
-    values = {"weight": settings.weight, "max_queued": settings.max_queued}
+    values = {name: getattr(settings, name) for name in ("weight", "max_queued", "keep_days", "min_isolation")}
     if tx.value(select(table.c.name).where(table.c.name == name)) is None:
         tx.execute(insert(table).values(name=name, **values))
     else:

@@ -25,9 +25,21 @@ class ProjectDocument(msgspec.Struct, frozen=True, kw_only=True):
     max_queued: int | None
     tags: dict[str, int]
     """How many runs with each tag may run at once."""
+    keep_days: float | None
+    """How long items and logs are kept after their run has ended; null: for ever."""
+    min_isolation: str | None
+    """How well its spiders must be walled in."""
 
 
-EXAMPLE = {"name": "shop", "weight": 2.0, "max_running": 50, "max_queued": None, "tags": {"heavy": 2}}
+EXAMPLE = {
+    "name": "shop",
+    "weight": 2.0,
+    "max_running": 50,
+    "max_queued": None,
+    "tags": {"heavy": 2},
+    "keep_days": 90.0,
+    "min_isolation": None,
+}
 
 
 @operations.get(
@@ -54,7 +66,7 @@ async def show(call: Call) -> ProjectDocument:
     headers=IF_MATCH,
     answer_headers=ETAG,
     example=EXAMPLE,
-    example_body={"weight": 2.0, "max_running": 50, "tags": {"heavy": 2}},
+    example_body={"weight": 2.0, "max_running": 50, "tags": {"heavy": 2}, "keep_days": 90},
 )
 async def put(call: Call) -> ProjectDocument:
     """Set what holds for all tasks of a project; what is left out has its default."""
