@@ -62,7 +62,7 @@ def _at_most(name: str, value: int) -> None:
 
 
 def _tasks_of_the_machine() -> int:
-    """All processes and threads. The limit counts those of a user, and his other runs must not be in each other's way."""
+    """All processes and threads: the limit counts a user's, and one run must not be in the way of his others."""
     try:
         with open("/proc/loadavg", "rb") as file:
             return int(file.read().split()[3].split(b"/")[1])
