@@ -1,0 +1,112 @@
+"""What is kept of a crawl while it runs: items, stats every second, the reason of its end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from scrapy import signals
+
+from .item_json import NotJSON, item_json
+from .order import Order
+from .run_folder import RunFolder
+
+STATS_SECONDS = 1.0
+log = logging.getLogger("weft")
+
+
+class Harvest:
+    """Listens to one crawler. It hangs on signals, not on a setting, so that no project can lose it."""
+
+    def __init__(self, crawler: Any, place: RunFolder, order: Order, isolation: str) -> None:
+        self._crawler, self._place, self._isolation = crawler, place, isolation
+        self._item_bytes, self._items = order.limit("item_bytes"), order.limit("items")
+        self._failure: BaseException | None = None
+        self._ticks: Any = None
+        self._seen = self._refused = 0
+        self._reason, self._outcome, self._message = "", "", ""
+        connect = crawler.signals.connect
+        connect(self._opened, signals.spider_opened)
+        connect(self._scraped, signals.item_scraped)
+        connect(self._closed, signals.spider_closed)
+
+    def watch(self, crawling: Any) -> None:
+        """Remember why a crawl could not begin; ``crawling`` is a Deferred or a Task."""
+        if hasattr(crawling, "addErrback"):
+            crawling.addErrback(lambda failure: self._failed(failure.value))
+        else:
+            crawling.add_done_callback(lambda task: self._failed(task.exception() if not task.cancelled() else None))
+
+    def end(self) -> BaseException | None:
+        """Write the last files of the run, unless it never began: then say why."""
+        self._place.spool.close()
+        if self._failure is not None:
+            return self._failure
+        self._put_stats()
+        if self._refused:
+            self._message = f"{self._refused} of {self._seen} items were refused: they are not JSON"
+        self._place.put_end(self._reason or "shutdown", self._outcome, self._message)
+        return None
+
+    def _failed(self, error: BaseException | None) -> None:
+        self._failure = self._failure or error
+
+    def _opened(self, spider: Any) -> None:
+        self._put_stats()
+        self._ticks = looping_call(self._put_stats)
+        self._ticks.start(STATS_SECONDS, now=False)
+
+    def _closed(self, spider: Any, reason: str) -> None:
+        self._reason = reason
+        if self._ticks is not None and self._ticks.running:
+            self._ticks.stop()
+
+    def _scraped(self, item: Any) -> None:
+        if self._outcome:
+            return
+        self._seen += 1
+        try:
+            text = item_json(item)
+        except NotJSON as error:
+            self._refuse(item, error)
+            return
+        if self._item_bytes and len(text) > self._item_bytes:
+            self._close_for_limit(f"item {self._seen} has {len(text)} bytes; {self._item_bytes} are allowed")
+        elif self._items and self._place.spool.count >= self._items:
+            self._close_for_limit(f"the spider yields more than the {self._items} items that are allowed")
+        else:
+            self._place.spool.add(text)
+
+    def _refuse(self, item: Any, error: NotJSON) -> None:
+        self._refused += 1
+        self._crawler.stats.inc_value("weft/items_refused")
+        log.error("item %d (%s) is refused: %s", self._seen, type(item).__name__, error)
+
+    def _close_for_limit(self, message: str) -> None:
+        self._outcome, self._message = "item_limit", message
+        log.error("the spider is closed: %s", message)
+        close(self._crawler, "item_limit")
+
+    def _put_stats(self) -> None:
+        self._place.put_stats(self._crawler.stats.get_stats(), self._isolation)
+
+
+def looping_call(work: Any) -> Any:
+    try:
+        from scrapy.utils.asyncio import create_looping_call
+    except ImportError:  # before Scrapy 2.14
+        from twisted.internet.task import LoopingCall
+
+        return LoopingCall(work)
+    return create_looping_call(work)
+
+
+def close(crawler: Any, reason: str) -> None:
+    """Close the spider gracefully, in the words of each Scrapy."""
+    engine = crawler.engine
+    if hasattr(engine, "close_spider_async"):
+        from scrapy.utils.defer import deferred_from_coro
+
+        deferred_from_coro(engine.close_spider_async(reason=reason))
+    else:
+        engine.close_spider(crawler.spider, reason)

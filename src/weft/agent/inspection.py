@@ -1,0 +1,90 @@
+"""What a project offers: its spiders, and the arguments that each of them takes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+PASSED_ON = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+DESCRIBED = re.compile(
+    r"^[ \t]*(?::param[ \t]+(?:\S+[ \t]+)?|[-*][ \t]+)?(\w+)[ \t]*(?:\([^)]*\))?:[ \t]+(\S.*)$", re.M
+)
+
+
+def main(code: Path, settings_module: str) -> int:
+    """Print one JSON object: the spiders of the project, or the traceback of what went wrong."""
+    answer: dict[str, Any]
+    try:
+        answer = {"spiders": spiders_of(str(code), settings_module)}
+    except (Exception, SystemExit):
+        answer = {"error": traceback.format_exc()}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    return 0 if "spiders" in answer else 1
+
+
+def spiders_of(code: str, settings_module: str) -> list[dict[str, Any]]:
+    from .project import open_project
+
+    project = open_project(code, settings_module)
+    return [describe(name, project.loader.load(name)) for name in sorted(project.loader.list())]
+
+
+def describe(name: str, spider: type) -> dict[str, Any]:
+    arguments, takes_more = arguments_of(spider)
+    docs = described_in(inspect.getdoc(spider.__dict__.get("__init__")) or "")
+    docs.update(described_in(own_doc(spider)))
+    return {
+        "name": name,
+        "doc": own_doc(spider),
+        "arguments": [{**each, "doc": docs.get(each["name"], "")} for each in arguments],
+        "takes_more": takes_more,
+    }
+
+
+def own_doc(spider: type) -> str:
+    """The docstring of the class itself: one that it inherits speaks of another."""
+    return inspect.cleandoc(spider.__dict__.get("__doc__") or "")
+
+
+def arguments_of(spider: type) -> tuple[list[dict[str, Any]], bool]:
+    """The parameters of the spider's ``__init__``, through the classes that it passes further ones on to.
+
+    The second value says whether Scrapy's own ``**kwargs`` are reached: then any argument becomes an attribute.
+    """
+    arguments: dict[str, dict[str, Any]] = {}
+    for kind in spider.__mro__:
+        if "__init__" not in kind.__dict__:
+            continue
+        parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+        if kind.__module__.partition(".")[0] == "scrapy":
+            return list(arguments.values()), True
+        for each in parameters:
+            if each.kind not in PASSED_ON and each.name != "name":
+                arguments.setdefault(each.name, argument(each))
+        if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+            break
+    return list(arguments.values()), False
+
+
+def argument(parameter: inspect.Parameter) -> dict[str, Any]:
+    required = parameter.default is inspect.Parameter.empty
+    return {
+        "name": parameter.name,
+        "default": None if required else repr(parameter.default),
+        "annotation": "" if parameter.annotation is inspect.Parameter.empty else words_of(parameter.annotation),
+    }
+
+
+def words_of(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def described_in(doc: str) -> dict[str, str]:
+    """The texts behind ``name: text`` and ``:param name: text`` lines."""
+    return {name: text.strip() for name, text in DESCRIBED.findall(doc)}

@@ -1,0 +1,163 @@
+"""A process with Scrapy and one project's code imported, which forks for each run.
+
+It speaks JSON over the socket on descriptor 3, one object a message. No reactor and no thread may exist in it: a
+fork would copy their locks and not their threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import order, walls
+from .leaving import leave
+
+SOCKET = 3
+MESSAGE_BYTES = 64 * 1024
+PR_SET_PDEATHSIG = 1
+
+
+class Zygote:
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._children: dict[int, str] = {}
+        self._project: Any = None
+
+    def serve(self) -> int:
+        """Import the project, then fork for each order, until the other side hangs up."""
+        first = self._hear()
+        if first is None or not self._prepare(first[0]):
+            return 1
+        bell = ring_on_child_end()
+        with selectors.DefaultSelector() as ears:
+            ears.register(self._line, selectors.EVENT_READ)
+            ears.register(bell, selectors.EVENT_READ)
+            while True:
+                ready = {key.fileobj for key, _ in ears.select()}
+                if bell in ready:
+                    os.read(bell, 4096)
+                    self._reap()
+                if self._line in ready:
+                    heard = self._hear()
+                    if heard is None:
+                        break
+                    self._start(heard[0]["start"], heard[1])
+        self._kill_all()
+        return 0
+
+    def _prepare(self, first: dict[str, Any]) -> bool:
+        try:
+            walls.raise_walls(first["isolation"], read=first["read"], write=first["write"], limits={})
+            from .project import open_project
+
+            self._project = open_project(first["code"], first["settings_module"])
+        except (Exception, SystemExit):
+            self._say(failed=traceback.format_exc()[-MESSAGE_BYTES // 2 :])
+            return False
+        unsafe = why_unsafe()
+        if unsafe:
+            self._say(unsafe=unsafe)
+            return False
+        gc.collect()
+        gc.freeze()
+        self._say(ready=True, spiders=sorted(self._project.loader.list()))
+        return True
+
+    def _start(self, folder: str, pipes: list[int]) -> None:
+        zygote = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_run(Path(folder), pipes[0], zygote)
+        for pipe in pipes:
+            os.close(pipe)
+        self._children[pid] = folder
+        self._say(started=folder, pid=pid)
+
+    def _become_run(self, folder: Path, pipe: int, zygote: int) -> NoReturn:
+        code = 1
+        try:
+            self._line.close()
+            die_with(zygote)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            for stream in (1, 2):
+                os.dup2(pipe, stream)
+            os.close(pipe)
+            from . import crawl
+
+            code = crawl.run(folder, order.take(folder), self._project)
+        except BaseException:
+            traceback.print_exc()
+        leave(code)
+
+    def _reap(self) -> None:
+        for pid, folder in list(self._children.items()):
+            ended, status, spent = os.wait4(pid, os.WNOHANG)
+            if ended:
+                del self._children[pid]
+                self._say(
+                    ended=folder,
+                    status=status,
+                    cpu_seconds=round(spent.ru_utime + spent.ru_stime, 3),
+                    max_rss_bytes=spent.ru_maxrss * 1024,
+                )
+
+    def _kill_all(self) -> None:
+        for pid in self._children:
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has no group of its own yet
+                os.kill(pid, signal.SIGKILL)
+
+    def _hear(self) -> tuple[dict[str, Any], list[int]] | None:
+        """The next message and the descriptors that came with it; None when the other side has hung up."""
+        data, pipes, _, _ = socket.recv_fds(self._line, MESSAGE_BYTES, 1)
+        return (json.loads(data), pipes) if data else None
+
+    def _say(self, **message: Any) -> None:
+        try:
+            self._line.send(json.dumps(message).encode())
+        except OSError:  # the other side has hung up: the next _hear sees it
+            pass
+
+
+def ring_on_child_end() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    return reads
+
+
+def why_unsafe() -> str:
+    """Why this process must not fork; empty where it may."""
+    if "twisted.internet.reactor" in sys.modules:
+        return "importing the project installs a reactor"
+    threads = [each.name for each in threading.enumerate() if each is not threading.main_thread()]
+    if threads:
+        return f"importing the project starts threads: {', '.join(threads)}"
+    return ""
+
+
+def die_with(parent: int) -> None:
+    """Ask for SIGKILL when the parent ends, and end if it has ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> int:
+    with socket.socket(fileno=SOCKET) as line:
+        return Zygote(line).serve()
