@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, String, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, String, Text, UniqueConstraint
 
 from weft.db.schema.columns import Id, Json, Moment, Name, table
 
@@ -74,4 +74,33 @@ items = table(
     Column("look", Integer, nullable=False),
     Column("at", Moment, nullable=False),
     PrimaryKeyConstraint("run_id", "attempt", "seq"),
+)
+
+destinations = table(
+    "destinations",  # where the items of a dataset are delivered to
+    Column("id", Id, primary_key=True),
+    Column("dataset_id", Id, nullable=False),
+    Column("url", String(2000), nullable=False),  # with {{secret:NAME}} in place of what is secret
+    Column("format", String(10), nullable=False),
+    Column("fields", Json, nullable=False),
+    Column("problem", Text),  # of the newest try, where that failed
+    Column("failures", Integer, nullable=False),  # tries that failed, since the last that did not
+    Column("next_at", Moment, nullable=False),  # when it is tried again
+    Column("delivered", BigInteger, nullable=False),
+    Column("delivered_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String(120), nullable=False),
+    Index("destinations_by_dataset", "dataset_id"),
+    sqlite_autoincrement=True,
+)
+
+destination_marks = table(
+    "destination_marks",  # how far each attempt's items have been delivered
+    Column("destination_id", Id),
+    Column("run_id", Id),
+    Column("attempt", Integer),
+    Column("delivered", BigInteger, nullable=False),  # each item up to this one has arrived
+    Column("sending", BigInteger, nullable=False),  # those up to this one are on their way: a repeat is of the same
+    Column("since", Moment, nullable=False),  # when items were first seen to wait, or last arrived
+    PrimaryKeyConstraint("destination_id", "run_id", "attempt"),
 )
