@@ -55,6 +55,12 @@ def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
     return list(tx.rows(query))
 
 
+def pins_of(tx: Transaction, worker_id: int) -> set[str]:
+    """The digests of the code that the runs of ``worker_id`` are pinned to."""
+    specs = tx.rows(select(runs.c.spec).where(runs.c.lease_worker == worker_id))
+    return {spec.code.digest for row in specs if (spec := _decode_spec(row.spec)).code is not None}
+
+
 def retries(tx: Transaction, run_ids: Collection[int]) -> dict[int, Retry]:
     """How each of the runs is to be tried again."""
     rows = tx.rows(select(runs.c.id, runs.c.spec).where(runs.c.id.in_(run_ids))) if run_ids else []

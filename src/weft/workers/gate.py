@@ -19,9 +19,10 @@ from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import Conflict, LeaseLost, NotAllowed, Unknown
+from weft.errors import Conflict, LeaseLost, NotAllowed, NotFound, Unknown
 from weft.items.model import Harvest
 from weft.ports import Blobs, Broker
+from weft.projects.model import code_key
 from weft.runs import lease_store
 from weft.runs.model import Lease
 from weft.workers import store
@@ -55,7 +56,7 @@ class Gate:
     def __init__(
         self, db: Database, protocol: DirectProtocol, broker: Broker, blobs: Blobs, clock: Clock, look_seconds: float
     ) -> None:
-        self._db, self._protocol, self._clock = db, protocol, clock
+        self._db, self._protocol, self._blobs, self._clock = db, protocol, blobs, clock
         self._waits, self._uploads = Waits(db, broker, look_seconds), Uploads(blobs)
         self._beat_together = Together(db, protocol.beat_all, apart_seconds=BEATS_APART_SECONDS, urgent=True)
         self._owners: dict[int, Owner] = {}
@@ -125,6 +126,16 @@ class Gate:
         """Keep a piece of the log of an attempt that the worker holds; return how much is there."""
         await self._check_held(caller, worker_id, run_id, attempt)
         return await self._uploads.take(run_id, attempt, data, offset=offset, total=total)
+
+    async def code(self, caller: Caller, worker_id: int, digest: str) -> bytes:
+        """The archive that a run which the worker holds is pinned to."""
+        await self._own(caller, worker_id)
+        if digest not in await self._db.read(lambda tx: lease_store.pins_of(tx, worker_id)):
+            raise NotAllowed(f"worker {worker_id} holds no run of the code {digest}")
+        archive = await self._blobs.get(code_key(digest))
+        if archive is None:
+            raise NotFound("code", digest)
+        return archive
 
     async def forget_uploads(self) -> int:
         """Drop the pieces of logs whose attempt nobody holds any more: no other piece can come. How many logs."""

@@ -7,7 +7,7 @@ import random
 import ssl
 import time
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import aiohttp
 import msgspec
@@ -100,6 +100,8 @@ class Link:
     def _decoded(self, content: bytes, kind: type[T]) -> T:
         if kind is type(None):
             return kind()
+        if kind is bytes:
+            return cast(T, content)
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, RecursionError) as problem:

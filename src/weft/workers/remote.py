@@ -27,6 +27,9 @@ UPLOAD_PATIENCE_SECONDS = 60.0
 BEAT_SECONDS = 3.0
 CARRY_SECONDS = 60.0
 """How long a call that carries logs or results may take: the line may be thin."""
+CODE_SECONDS = 300.0
+"""How long an archive may take to arrive."""
+CODE_KEY = re.compile(r"code/([0-9a-f]{64})")
 LOG_KEY = re.compile(r"logs/(\d+)/(\d+)\.log")
 
 T = TypeVar("T")
@@ -154,7 +157,7 @@ class RemoteBroker:
 
 
 class RemoteBlobs:
-    """Uploads the logs of ended runs, piece by piece; after a cut it goes on where it was."""
+    """Uploads the logs of ended runs, piece by piece; after a cut it goes on where it was. Reads the code of runs."""
 
     def __init__(self, protocol: RemoteProtocol, patience: float = UPLOAD_PATIENCE_SECONDS) -> None:
         self._protocol, self._patience = protocol, patience
@@ -174,7 +177,12 @@ class RemoteBlobs:
                 offset = (await self._protocol.link.call("GET", path, wire.Received, patience=left)).received
 
     async def get(self, key: str) -> bytes | None:
-        raise NotAllowed("a remote worker reads no blobs")
+        """The code of a run that the worker holds; it reads nothing else."""
+        named = CODE_KEY.fullmatch(key)
+        if named is None:
+            raise NotAllowed(f"a remote worker reads code, and nothing under {key}")
+        path = f"/v1/worker/code/{named[1]}?worker_id={self._protocol.worker_id}"
+        return await self._protocol.link.call("GET", path, bytes, patience=self._patience, seconds=CODE_SECONDS)
 
     async def delete(self, key: str) -> None:
         raise NotAllowed("a remote worker deletes no blobs")

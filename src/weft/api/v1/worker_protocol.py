@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from weft import __version__
 from weft.access.model import Caller, Role
@@ -188,6 +189,16 @@ async def upload(call: Call) -> wire.Received:
         caller, asked.worker_id, run_id, attempt, data=data, offset=asked.offset, total=asked.total
     )
     return wire.Received(known)
+
+
+@operations.get(
+    "/code/{digest}", query=Upload, media_type="application/octet-stream", example="the bytes of an archive", **WORKER
+)
+async def code(call: Call) -> Response:
+    """Give out the code that a run which the worker holds is pinned to."""
+    gate, caller = _admit(call)
+    archive = await gate.code(caller, call.query.worker_id, call.path("digest"))
+    return Response(archive, media_type="application/octet-stream")
 
 
 def _admit(call: Call) -> tuple[Gate, Caller]:
