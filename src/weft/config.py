@@ -31,6 +31,9 @@ class Config:
     blobs: str = field(
         default="", metadata={"doc": "Where logs and code are kept: file:…, s3://bucket/prefix; empty: in data_dir."}
     )
+    destinations_dir: str = field(
+        default="", metadata={"doc": "The folder below which items may be delivered as files; empty: nowhere."}
+    )
     host: str = field(default="127.0.0.1", metadata={"doc": "The address that weft listens on."})
     port: int = field(default=6800, metadata={"doc": "The port that weft listens on; 0 for none."})
     allowed_hosts: str = field(
@@ -64,6 +67,9 @@ class Config:
     )
     open_metrics: bool = field(
         default=False, metadata={"doc": "Let clients on this machine read /metrics without a key."}
+    )
+    largest_archive_bytes: int = field(
+        default=200_000_000, metadata={"doc": "How large the archive of a project's code may be."}
     )
     workers: int = field(default=0, metadata={"doc": "Worker processes of weft up; 0: one for each core."})
     capacity: int = field(default=10, metadata={"doc": "How many runs one worker sees through at once."})
@@ -189,6 +195,7 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("requests_per_second", 0, 1e9),
     ("requests_at_once", 0, 1_000_000),
     ("streams_at_once", 0, 1_000_000),
+    ("largest_archive_bytes", 1, 2_000_000_000),
     ("workers", 0, 1000),
     ("capacity", 1, 10_000),
     ("max_runs", 0, None),

@@ -2,6 +2,7 @@
 
 WeftError
 ├── Invalid            422  exit 2   a value that a person or a program gave is not allowed
+├── Rejected           422  exit 1   the code of a project does not work, so it was not deployed
 ├── NotFound           404  exit 1   no such thing
 ├── Conflict           409  exit 1   the thing is not in a state in which this can be done
 ├── ChangedMeanwhile   412  exit 1   the thing is not as the caller last saw it
@@ -11,6 +12,7 @@ WeftError
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
 ├── BlobsDown          503  exit 1   the blob store does not answer, or not as it should
+├── DestinationDown         exit 1   where items are delivered to does not take them
 ├── LeaseLost          409           a worker no longer holds what it writes to
 ├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
 ├── CodeNotReady            exit 1   a project's code cannot be made ready on a worker
@@ -38,6 +40,14 @@ class Invalid(WeftError):
     def __init__(self, what: str, value: object, allowed: str) -> None:
         super().__init__(f"{what}: {allowed}" if value is NOT_SHOWN else f"{what} is {_shown(value)}; {allowed}")
         self.what, self.value, self.allowed = what, value, allowed
+
+
+class Rejected(WeftError):
+    """The code of a project does not work, so nothing of it was kept; ``traceback`` is what it raised or printed."""
+
+    def __init__(self, why: str, traceback: str = "") -> None:
+        super().__init__(f"the code was not deployed: {why}")
+        self.traceback = traceback
 
 
 class NotFound(WeftError):
@@ -102,6 +112,13 @@ class BlobsDown(WeftError):
     def __init__(self, store: str, why: object) -> None:
         super().__init__(f"the blob store {store} cannot be used ({_first_line(why)}); try again in a moment")
         self.retry_after_seconds = 2
+
+
+class DestinationDown(WeftError):
+    """Where items are delivered to does not answer, or does not take them."""
+
+    def __init__(self, where: str, why: object) -> None:
+        super().__init__(f"the destination {where} does not take items ({_first_line(why)}); they wait for it")
 
 
 class LeaseLost(WeftError):

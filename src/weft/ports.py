@@ -6,7 +6,7 @@ An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,18 @@ class Blobs(Protocol):
 
     async def keys(self, folder: str) -> list[str]:
         """Every key that begins with ``folder`` and a slash, in order. For folders that stay small."""
+
+
+class ItemTable(Protocol):
+    """A table elsewhere that has a row for each item of a dataset."""
+
+    async def upsert(self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:
+        """Write rows; one that is there already is replaced, so that nothing is wrong when they come twice.
+
+        A row has ``run``, ``attempt``, ``seq``, which tell it from all others, ``thing``, ``at`` and ``data``. Each of
+        ``columns`` holds the field of that name in ``data``, as a number where it says so. The table and its columns
+        are made where they are missing. Raises ``DestinationDown``.
+        """
 
 
 class RunLog(Protocol):

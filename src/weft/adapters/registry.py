@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from weft.adapters import executors
 from weft.errors import AdapterMissing, Invalid
-from weft.ports import Blobs, Broker, Executor
+from weft.ports import Blobs, Broker, Executor, ItemTable
 
 BROKERS = {
     "memory": "weft.adapters.brokers.memory:MemoryBroker",
@@ -29,6 +29,10 @@ BROKERS = {
 BLOBS = {
     "file": "weft.adapters.blobs.files:FileBlobs",
     "s3": "weft.adapters.blobs.objects:ObjectBlobs",
+}
+
+TABLES = {
+    "postgresql": "weft.adapters.tables.postgres:PostgresTable",
 }
 
 EXTRAS = {
@@ -47,6 +51,10 @@ def open_broker(url: str) -> Broker:
 
 def open_blobs(url: str) -> Blobs:
     return cast(Blobs, _adapter("blobs", BLOBS, url)(url))
+
+
+def open_table(url: str) -> ItemTable:
+    return cast(ItemTable, _adapter("table", TABLES, url)(url))
 
 
 def executor_kinds() -> list[str]:

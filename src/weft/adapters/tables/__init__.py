@@ -1,0 +1,1 @@
+"""Tables elsewhere that items are delivered to."""

@@ -1,0 +1,115 @@
+"""Items as rows of a table in a PostgreSQL of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+import psycopg
+from psycopg import errors, sql
+
+from weft.errors import DestinationDown, Invalid
+
+SHAPE = "it must be postgresql://user:{{secret:NAME}}@host/database/table"
+IDS = {
+    "weft_run": "bigint",
+    "weft_attempt": "integer",
+    "weft_seq": "bigint",
+    "weft_thing": "text",
+    "at": "timestamptz",
+    "data": "jsonb",
+}
+KEY = ("weft_run", "weft_attempt", "weft_seq")
+CONNECT_SECONDS, ANSWER_SECONDS = 10, 60
+
+
+class PostgresTable:
+    """Opened with ``postgresql://…/database/table`` or ``…/database/schema.table``."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        database, slash, name = parts.path.removeprefix("/").partition("/")
+        if not database or not slash or not name or "/" in name:
+            raise Invalid("the table URL", f"postgresql://…{parts.path}", SHAPE)
+        self._conninfo = urlunsplit(parts._replace(path=f"/{database}"))
+        self._table = sql.Identifier(*unquote(name).split(".", 1))
+        self._name = f"postgresql://{parts.hostname or ''}{parts.path}"
+
+    async def upsert(self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:
+        try:
+            async with await self._connected() as line:
+                try:
+                    await self._write(line, rows, columns)
+                except (errors.UndefinedTable, errors.UndefinedColumn):
+                    await line.rollback()
+                    await self._make(line, columns)
+                    await self._write(line, rows, columns)
+        except (psycopg.Error, OSError, UnicodeError) as problem:
+            raise DestinationDown(self._name, problem) from problem
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        return await psycopg.AsyncConnection.connect(
+            self._conninfo,
+            connect_timeout=CONNECT_SECONDS,
+            application_name="weft destination",
+            options=f"-c statement_timeout={ANSWER_SECONDS}s",
+            prepare_threshold=None,
+        )
+
+    async def _make(self, line: psycopg.AsyncConnection[Any], columns: Mapping[str, bool]) -> None:
+        typed = IDS | {name: "numeric" if number else "text" for name, number in columns.items()}
+        declared = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in typed.items()]
+        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
+        await line.execute(create.format(self._table, sql.SQL(", ").join(declared), _listed(KEY)))
+        for column in declared:
+            await line.execute(sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(self._table, column))
+
+    async def _write(
+        self, line: psycopg.AsyncConnection[Any], rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]
+    ) -> None:
+        names = [*IDS, *columns]
+        replaced = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names if name not in KEY]
+        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO UPDATE SET {}").format(
+            self._table,
+            _listed(names),
+            sql.SQL(", ").join(sql.Placeholder() for _ in names),
+            _listed(KEY),
+            sql.SQL(", ").join(replaced),
+        )
+        async with line.cursor() as cursor:
+            await cursor.executemany(statement, [_values(row, columns) for row in rows])
+
+
+def _listed(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(name) for name in names)
+
+
+def _values(row: Mapping[str, Any], columns: Mapping[str, bool]) -> list[Any]:
+    data = row["data"]
+    ids = [row["run"], row["attempt"], row["seq"], row["thing"], row["at"], _text(data)]
+    return ids + [_cell(data.get(name), number=number) for name, number in columns.items()]
+
+
+def _cell(value: Any, *, number: bool) -> Any:
+    """A field as a cell. A column of numbers has nothing where the field is none; ``data`` has it all."""
+    if number:
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if value is None:
+        return None
+    return value.replace("\0", "") if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
+    """A value as JSON without the character NUL, which PostgreSQL cannot keep."""
+    text = msgspec.json.encode(value)
+    return (msgspec.json.encode(_without_nul(value)) if b"\\u0000" in text else text).decode()
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if isinstance(value, Mapping):
+        return {key.replace("\0", ""): _without_nul(each) for key, each in value.items()}
+    return [_without_nul(each) for each in value] if isinstance(value, list) else value
