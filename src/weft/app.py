@@ -31,6 +31,9 @@ from weft.items.collecting import Collector
 from weft.live.tail import Tail
 from weft.metrics import Meter
 from weft.ports import Blobs, Broker
+from weft.projects.checking import Checker
+from weft.projects.model import Limits
+from weft.projects.projects import Projects
 from weft.roots import Roots, open_roots
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
@@ -79,6 +82,7 @@ class App:
     measure: Measure
     bell: Bell
     runs: Runs
+    projects: Projects
     leases: Leases
     protocol: DirectProtocol
     gate: Gate
@@ -163,6 +167,14 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         measure=Measure(db, meter, clock),
         bell=bell,
         runs=runs,
+        projects=Projects(
+            db,
+            blobs,
+            Checker(),
+            clock,
+            folder=config.folder / "incoming",
+            limits=Limits(archive_bytes=config.largest_archive_bytes),
+        ),
         leases=leases,
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),

@@ -36,7 +36,9 @@ class Visitor:
         if self.token:
             headers.setdefault("Authorization", f"Bearer {self.token}")
         data = options.pop("data", None)
-        if json is not None:
+        if isinstance(json, bytes):
+            data, headers["Content-Type"] = json, "application/octet-stream"
+        elif json is not None:
             data, headers["Content-Type"] = msgspec.json.encode(json), "application/json"
         async with self._session.request(method, self.address + path, data=data, headers=headers, **options) as got:
             endless = got.content_type == "text/event-stream" and got.status == 200
@@ -58,9 +60,9 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(app: App) -> AsyncIterator[Visitor]:
+async def visiting(app: App, *, demo: bool = False) -> AsyncIterator[Visitor]:
     """Somebody without a key, at the door of ``app``."""
-    server = open_server(app)
+    server = open_server(app, demo=demo)
     port = await server.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as session:

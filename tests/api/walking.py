@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from sqlalchemy import insert, select
 
+from tests.projects.making import a_version, project, zipped
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
@@ -118,6 +119,14 @@ async def a_delivery(app: App, project: str) -> Values:
     return made | {"delivery_id": await app.db.transact(work)}
 
 
+async def an_old_version(app: App, project: str) -> Values:
+    """One that is not the current one."""
+    version = f"0.{next(_number)}"
+    await a_version(app, project, version, at=1)
+    await a_version(app, project, "99", at=2)
+    return {"version": version}
+
+
 async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[object]]:
     """Every row of every table, but for when a key was last used: that is written down by looking."""
     tables = [each for each in schema.metadata.sorted_tables if each.name not in ("api_keys", *but)]
@@ -133,6 +142,7 @@ async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[obje
 TASK_BODY = {"kind": "noop", "description": "of {project}"}
 RUN_BODY = {"project": "{project}", "task": "{name}"}
 WINDOW = {"from": "2026-05-01T00:00:00Z", "to": "2026-05-01T02:00:00Z"}
+CODE = zipped(project())
 PASSWORD = "another horse battery"
 
 WALK: dict[str, Step] = {
@@ -182,6 +192,13 @@ WALK: dict[str, Step] = {
     "users.list": Step(scope="everywhere"),
     "users.set_password": Step(make=a_user, body={"password": PASSWORD}, scope="everywhere"),
     "users.show": Step(make=a_user, scope="everywhere"),
+    "versions.delete": Step(make=an_old_version),
+    "versions.deploy": Step(body=CODE),
+    "versions.list": Step(make=an_old_version),
+    "versions.rollback": Step(make=an_old_version),
+    "versions.show": Step(make=an_old_version),
+    "versions.spiders": Step(make=an_old_version),
+    "versions.use": Step(make=an_old_version),
     "webhooks.change": Step(make=a_webhook, body={"active": False}),
     "webhooks.create": Step(body={"url": "https://shop.example/hook", "project": "{project}"}),
     "webhooks.delete": Step(make=a_webhook),

@@ -120,7 +120,10 @@ def curl(method: str, path: str, each: dict[str, Any]) -> str:
     line = "curl" if method == "GET" else f"curl -X {method}"
     if each["security"]:
         line += ' -H "Authorization: Bearer $WEFT_KEY"'
-    if body := each.get("requestBody"):
+    content = each.get("requestBody", {}).get("content", {})
+    if "application/octet-stream" in content:
+        line += " -H 'Content-Type: application/octet-stream' --data-binary @archive"
+    elif body := each.get("requestBody"):
         example = msgspec.json.encode(body["content"]["application/json"].get("example", {})).decode()
         quoted = example.replace("'", "'\\''")
         line += f" -H 'Content-Type: application/json' -d '{quoted}'"

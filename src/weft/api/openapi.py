@@ -78,6 +78,11 @@ def _operation(each: Operation, by_type: dict[int, Any], components: dict[str, A
         if each.example_body is not None:
             media["example"] = each.example_body
         described["requestBody"] = {"required": True, "content": {"application/json": media}}
+    elif each.takes:
+        described["requestBody"] = {
+            "required": True,
+            "content": {each.takes: {"schema": {"contentMediaType": each.takes}}},
+        }
     return described
 
 

@@ -32,6 +32,8 @@ class Operation:
     handle: Handle
     body: Any = None
     """The type of the request's JSON."""
+    takes: str = ""
+    """The media type of a body that is no JSON, which the operation reads itself."""
     query: Any = None
     """The struct of the query's parameters, each with a default."""
     answer: Any = None

@@ -23,6 +23,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str = ""
     field: str | None = None
     """Which value of the request was wrong."""
+    traceback: str | None = None
+    """Where code that was rejected has failed."""
 
 
 TITLES = {
@@ -39,6 +41,7 @@ TITLES = {
     "unsupported_media_type": (415, "The body is of another type than it must be"),
     "wrong_host": (421, "This host is not served here"),
     "invalid": (422, "A value is not allowed"),
+    "rejected": (422, "The code does not work"),
     "queue_full": (429, "The queue is full"),
     "too_many_requests": (429, "Too many requests"),
     "head_too_large": (431, "The head of the request is too large"),
@@ -51,6 +54,7 @@ TITLES = {
 
 CODES: dict[type[errors.WeftError], str] = {
     errors.Invalid: "invalid",
+    errors.Rejected: "rejected",
     errors.NotFound: "not_found",
     errors.Conflict: "conflict",
     errors.ChangedMeanwhile: "changed_meanwhile",
@@ -80,6 +84,7 @@ def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, st
     if code == "internal":
         detail = f"this is a fault of weft; its log has more under {request_id}"
     field = error.what if isinstance(error, errors.Invalid) else None
+    traceback = redacted(error.traceback) or None if isinstance(error, errors.Rejected) else None
     headers: dict[str, str] = {}
     if (seconds := getattr(error, "retry_after_seconds", None)) is not None:
         headers["Retry-After"] = str(seconds)
@@ -96,6 +101,7 @@ def problem_of(error: Exception, request_id: str) -> tuple[Problem, dict[str, st
             code=code,
             request_id=request_id,
             field=field,
+            traceback=traceback,
         ),
         headers,
     )

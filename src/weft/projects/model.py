@@ -64,6 +64,16 @@ class Version:
     deployed_by: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one archive of code may be."""
+
+    archive_bytes: int = 200_000_000
+    entries: int = 20_000
+    inflated_bytes: int = 1_000_000_000
+    ratio: int = 100
+
+
 def code_key(digest: str) -> str:
     """The key of the blob that holds an archive."""
     return f"code/{digest}"

@@ -1,0 +1,178 @@
+"""Versions: the code of projects, and the spiders in it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.access.model import Role
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.api.paging import Page
+from weft.api.problems import Refused
+from weft.documents.versions import SpiderDocument, VersionDocument, spider_document, version_document
+
+operations = Operations("versions")
+
+ALL = "/projects/{project}/versions"
+ONE = f"{ALL}/{{version}}"
+MEDIA_TYPE = "application/octet-stream"
+WRITTEN_BYTES = 1 << 20
+"""So much of an archive is gathered before it is written."""
+BODY_SECONDS, PIECE_SECONDS = 900.0, 60.0
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """What a deployed version is called."""
+
+    version: str | None = None
+    """Left out: it is named after the time."""
+
+
+class Which(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose spiders to list."""
+
+    version: str | None = None
+    """Left out: the current one."""
+
+
+SPIDER: dict[str, Any] = {
+    "name": "prices",
+    "doc": "Prices of all products of a country.",
+    "arguments": [{"name": "country", "default": "'de'", "annotation": "str", "doc": "Two letters."}],
+    "takes_more": True,
+}
+EXAMPLE: dict[str, Any] = {
+    "project": "shop",
+    "version": "1.10",
+    "digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "size": 48_211,
+    "format": "zip",
+    "settings": "shop.settings",
+    "requirements": "",
+    "spiders": [SPIDER],
+    "is_current": True,
+    "deployed_at": "2026-06-01T12:00:00.000Z",
+    "deployed_by": "key:ci",
+}
+
+
+@operations.get(ALL, needs=Role.VIEWER, answer=Page[VersionDocument], example={"items": [EXAMPLE], "next": None})
+async def list_(call: Call) -> Page[VersionDocument]:
+    """List the versions of a project's code, the newest by name first."""
+    project = call.path("project")
+    call.check(project)
+    return Page(items=[version_document(each) for each in await call.app.projects.versions(project)])
+
+
+@operations.post(
+    ALL, needs=Role.DEVELOPER, query=Named, takes=MEDIA_TYPE, answer=VersionDocument, status=201, example=EXAMPLE
+)
+async def deploy(call: Call) -> VersionDocument:
+    """Deploy an archive (egg, wheel, sdist or zip) as a version, and make that the current one.
+
+    The code is imported in a process of its own first. Where that fails nothing is kept, and the problem document has
+    the traceback. The same code under the same name again changes nothing; other code under the same name is refused.
+    """
+    project, version = call.path("project"), call.query.version
+    call.check(project)
+    call.about, call.record = (project, f"version {version}" if version else ""), {}
+    async with _received(call) as archive:
+        deployed = await call.app.projects.deploy(project, archive, version, by=call.caller.actor)
+    return version_document(deployed)
+
+
+@operations.get(ONE, needs=Role.VIEWER, answer=VersionDocument, example=EXAMPLE)
+async def show(call: Call) -> VersionDocument:
+    """Show one version and its spiders."""
+    return version_document(await call.app.projects.get(*_which(call)))
+
+
+@operations.post(f"{ONE}/use", needs=Role.DEVELOPER, answer=VersionDocument, example=EXAMPLE)
+async def use(call: Call) -> VersionDocument:
+    """Make a version the current one: runs that are queued from now on execute it."""
+    return version_document(await call.app.projects.use(*_which(call)))
+
+
+@operations.delete(ONE, needs=Role.DEVELOPER)
+async def delete(call: Call) -> None:
+    """Delete a version that is not the current one, or the last; refused while a run that needs it has not ended."""
+    await call.app.projects.delete(*_which(call))
+
+
+@operations.post("/projects/{project}/rollback", needs=Role.DEVELOPER, answer=VersionDocument, example=EXAMPLE)
+async def rollback(call: Call) -> VersionDocument:
+    """Make the version current that was deployed before the current one."""
+    project = call.path("project")
+    call.check(project)
+    return version_document(await call.app.projects.rollback(project))
+
+
+@operations.get(
+    "/projects/{project}/spiders",
+    needs=Role.VIEWER,
+    query=Which,
+    answer=Page[SpiderDocument],
+    example={"items": [SPIDER], "next": None},
+)
+async def spiders(call: Call) -> Page[SpiderDocument]:
+    """List the spiders of a project's code and the arguments that they take."""
+    project = call.path("project")
+    call.check(project)
+    found = await call.app.projects.spiders(project, call.query.version)
+    return Page(items=[spider_document(each) for each in found])
+
+
+def _which(call: Call) -> tuple[str, str]:
+    project, version = call.path("project"), call.path("version")
+    call.check(project, f"version {version}")
+    return project, version
+
+
+@asynccontextmanager
+async def _received(call: Call) -> AsyncIterator[Path]:
+    """The body as a file, which is gone afterwards. No more of it is in memory than one piece."""
+    _check_head(call)
+    folder = call.app.projects.incoming
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="upload-", dir=folder) as place:
+        file = Path(place) / "archive"
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                await _write(call, file)
+        except TimeoutError:
+            raise Refused("too_slow", f"the archive did not arrive within {BODY_SECONDS:g} s") from None
+        yield file
+
+
+def _check_head(call: Call) -> None:
+    if (call.header("content-type") or "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+        raise Refused("unsupported_media_type", f"{call.operation.name} takes {MEDIA_TYPE}")
+    length, most = call.header("content-length") or "0", call.app.projects.largest_bytes
+    if not length.isdigit() or int(length) > most:
+        raise _too_large(most)
+
+
+async def _write(call: Call, file: Path) -> None:
+    most, size, gathered = call.app.projects.largest_bytes, 0, bytearray()
+    pieces = call.request.stream().__aiter__()
+    with file.open("xb") as opened:
+        while (piece := await asyncio.wait_for(anext(pieces, None), PIECE_SECONDS)) is not None:
+            size += len(piece)
+            if size > most:
+                raise _too_large(most)
+            gathered += piece
+            if len(gathered) >= WRITTEN_BYTES:
+                await asyncio.to_thread(opened.write, bytes(gathered))
+                gathered.clear()
+        opened.write(gathered)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused("too_large", f"an archive may have at most {most} bytes")

@@ -1,0 +1,263 @@
+"""The front door to projects' code: deploy it, list it, choose which version runs, delete it.
+
+A deploy is whole or it was never there: the code is checked first, its archive is kept next, and the row, the event and
+the choice of the current version are one transaction at the end. A version never changes: the same name with other code
+is refused. Runs that were queued keep the code that they were pinned to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.access.model import NAME
+from weft.access.witness import tell
+from weft.clock import Clock, iso
+from weft.db.database import Database, Transaction
+from weft.errors import Conflict, Invalid, NotFound
+from weft.events import Fact, append
+from weft.ports import Blobs
+from weft.projects import store
+from weft.projects.checking import Checker
+from weft.projects.model import Code, Limits, Spider, Version, code_key
+from weft.projects.version_order import version_key
+
+if TYPE_CHECKING:
+    from weft.projects.formats import Layout
+
+LEFT_BEHIND_SECONDS = 86_400
+"""After so long a file of a deploy that was cut off is removed."""
+
+
+class Projects:
+    def __init__(
+        self, db: Database, blobs: Blobs, checker: Checker, clock: Clock, *, folder: Path, limits: Limits
+    ) -> None:
+        self._db, self._blobs, self._checker, self._clock = db, blobs, checker, clock
+        self._folder, self._limits = folder, limits
+        self._keeping = asyncio.Lock()  # one archive at a time is in memory
+
+    @property
+    def incoming(self) -> Path:
+        """Where an archive may lie until it is deployed; what is left there is removed one day."""
+        return self._folder
+
+    @property
+    def largest_bytes(self) -> int:
+        return self._limits.archive_bytes
+
+    async def deploy(self, project: str, archive: Path, version: str | None = None, *, by: str = "") -> Version:
+        """Check an archive, keep it as a version and make that the current one.
+
+        The same code under the same name again changes nothing but which version is current. Without a name, code that
+        is not the current one already is named after the time. Raises ``Rejected`` where the code does not work.
+        """
+        check_name("project", project)
+        version = version or None
+        if version is not None:
+            check_name("version", version)
+        digest = await asyncio.to_thread(_digest, archive)
+        known = await self._db.read(lambda tx: _known(tx, project, version, digest))
+        if known is not None:
+            return known if known.is_current else await self.use(project, known.version)
+        found = await self._checked(project, archive, version or self._stamp(), digest, by)
+        key = code_key(digest)
+        async with self._keeping:
+            data = await asyncio.to_thread(archive.read_bytes)
+            await self._blobs.put(key, data)
+            deployed = await self._db.transact(lambda tx: self._deploy(tx, found))
+            if key not in await self._blobs.keys("code"):
+                await self._blobs.put(key, data)  # a delete of the same code came in between
+        return deployed
+
+    async def versions(self, project: str) -> list[Version]:
+        """Every version, the newest by name first."""
+        found = await self._db.read(lambda tx: store.listed(tx, project))
+        return sorted(found, key=lambda each: version_key(each.version), reverse=True)
+
+    async def get(self, project: str, version: str | None = None) -> Version:
+        """One version, or the current one."""
+
+        def work(tx: Transaction) -> Version:
+            return _found(tx, project, version if version is not None else _current(tx, project))
+
+        return await self._db.read(work)
+
+    async def latest(self, project: str) -> Version | None:
+        """The newest by name, whichever is the current one."""
+        return next(iter(await self.versions(project)), None)
+
+    async def spiders(self, project: str, version: str | None = None) -> tuple[Spider, ...]:
+        """The spiders of a version, or of the current one."""
+        return (await self.get(project, version)).spiders
+
+    async def use(self, project: str, version: str) -> Version:
+        """Make a version the current one: what is queued from now on executes it."""
+
+        def work(tx: Transaction) -> Version:
+            store.hold(tx, project)
+            return self._use(tx, _found(tx, project, version))
+
+        return await self._db.transact(work)
+
+    async def rollback(self, project: str) -> Version:
+        """Make the version current that was deployed before the current one."""
+
+        def work(tx: Transaction) -> Version:
+            store.hold(tx, project)
+            now = _found(tx, project, _current(tx, project))
+            earlier = [each for each in store.listed(tx, project) if _age(each) < _age(now)]
+            if not earlier:
+                raise Conflict(f"project {project} has no version that was deployed before {now.version}")
+            return self._use(tx, max(earlier, key=_age))
+
+        return await self._db.transact(work)
+
+    async def delete(self, project: str, version: str) -> None:
+        """Delete a version that is not the current one, unless it is the last, and that no live run is pinned to."""
+        digest = await self._db.transact(lambda tx: self._delete(tx, project, version))
+        await self._forget(digest)
+
+    async def _checked(self, project: str, archive: Path, version: str, digest: str, by: str) -> Version:
+        """The version that the archive would be. Nothing is kept of what it was unpacked to."""
+        place = await asyncio.to_thread(self._place)
+        try:
+            layout = await asyncio.to_thread(_laid_out, archive, place / "code", self._limits)
+            spiders = await self._checker.check(place / "code", layout)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        return Version(
+            project=project,
+            version=version,
+            digest=digest,
+            size=await asyncio.to_thread(os.path.getsize, archive),
+            format=layout.format,
+            code=Code(version, digest, layout.settings, layout.root, layout.requirements, layout.lock),
+            spiders=spiders,
+            is_current=True,
+            deployed_at=self._clock(),
+            deployed_by=by,
+        )
+
+    def _place(self) -> Path:
+        """A new folder below ours, which is rid of what deploys have left there that did not come to their end."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for each in self._folder.iterdir():
+            if each.stat().st_mtime < time.time() - LEFT_BEHIND_SECONDS:
+                shutil.rmtree(each, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix="check-", dir=self._folder))
+
+    def _deploy(self, tx: Transaction, new: Version) -> Version:
+        store.hold(tx, new.project)
+        if (known := _known(tx, new.project, new.version, new.digest)) is not None:
+            return self._use(tx, known)  # somebody else has just deployed the same
+        before = store.current(tx, new.project)
+        store.add(tx, new)
+        store.set_current(tx, new.project, new.version)
+        data = {"version": new.version, "before": before, "digest": new.digest, "by": new.deployed_by}
+        append(tx, [Fact("version_deployed", new.project, data=data)], self._clock())
+        tell(tx, after=_told(new))
+        return new
+
+    def _use(self, tx: Transaction, wanted: Version) -> Version:
+        before = store.current(tx, wanted.project)
+        if before != wanted.version:
+            store.set_current(tx, wanted.project, wanted.version)
+            data = {"version": wanted.version, "before": before}
+            append(tx, [Fact("version_used", wanted.project, data=data)], self._clock())
+        tell(tx, before={"current": before}, after={"current": wanted.version})
+        return replace(wanted, is_current=True)
+
+    def _delete(self, tx: Transaction, project: str, version: str) -> str:
+        store.hold(tx, project)
+        found = store.get(tx, project, version, lock=True)
+        if found is None:
+            raise NotFound("version", f"{version} of project {project}")
+        if found.is_current and len(store.listed(tx, project)) > 1:
+            raise Conflict(f"version {version} of project {project} is the current one; use another one first")
+        if (run_id := store.live_run(tx, project, found.digest)) is not None:
+            raise Conflict(f"version {version} of project {project} is needed by run {run_id}, which has not ended")
+        store.remove(tx, project, version)
+        if found.is_current:
+            store.set_current(tx, project, None)
+        append(tx, [Fact("version_deleted", project, data={"version": version})], self._clock())
+        tell(tx, before=_told(found))
+        return found.digest
+
+    async def _forget(self, digest: str) -> None:
+        """Remove an archive that no version has. A deploy that has just kept the same one gets it back."""
+        if await self._db.read(lambda tx: store.is_used(tx, digest)):
+            return
+        async with self._keeping:
+            data = await self._blobs.get(code_key(digest))
+            await self._blobs.delete(code_key(digest))
+            if data is not None and await self._db.read(lambda tx: store.is_used(tx, digest)):
+                await self._blobs.put(code_key(digest), data)
+
+    def _stamp(self) -> str:
+        moment = datetime.fromtimestamp(self._clock() / 1_000_000, UTC)
+        return f"{moment:%Y%m%d.%H%M%S}.{moment.microsecond // 1000:03d}"
+
+
+def check_name(what: str, value: str) -> None:
+    if not NAME.fullmatch(value):
+        allowed = "it must be letters, digits, '.', '_' or '-', at most 100, starting with a letter or digit"
+        raise Invalid(what, value, allowed)
+
+
+def _known(tx: Transaction, project: str, version: str | None, digest: str) -> Version | None:
+    """The version that a deploy would make, where it is there; refused where that name is of other code."""
+    name = version if version is not None else store.current(tx, project)
+    found = None if name is None else store.get(tx, project, name)
+    if found is None or found.digest == digest:
+        return found
+    if version is None:
+        return None
+    raise Conflict(
+        f"version {version} of project {project} is there with other code; choose another name or delete it first"
+    )
+
+
+def _found(tx: Transaction, project: str, version: str) -> Version:
+    found = store.get(tx, project, version)
+    if found is None:
+        raise NotFound("version", f"{version} of project {project}")
+    return found
+
+
+def _current(tx: Transaction, project: str) -> str:
+    now = store.current(tx, project)
+    if now is None:
+        raise NotFound("deployed version", f"of project {project}; `weft deploy` makes one")
+    return now
+
+
+def _laid_out(archive: Path, folder: Path, limits: Limits) -> Layout:
+    from weft.projects.archive import kind_of, unpack  # what knows archives is loaded with the first one
+    from weft.projects.formats import layout_of
+
+    unpack(archive, folder, limits)
+    return layout_of(folder, kind_of(archive))
+
+
+def _digest(archive: Path) -> str:
+    with archive.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _age(version: Version) -> Any:
+    return version.deployed_at, version_key(version.version)
+
+
+def _told(version: Version) -> dict[str, Any]:
+    """What the audit log is told of a version."""
+    spiders = [each.name for each in version.spiders[:100]]
+    return {"digest": version.digest, "deployed_at": iso(version.deployed_at), "spiders": spiders}
