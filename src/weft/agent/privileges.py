@@ -28,8 +28,12 @@ def give_up() -> bool:
     for capability in range(HIGHEST + 1):
         if capability != DAC_OVERRIDE:
             libc.prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0)
+    # Whoever has lost the one already, as in a container, keeps none.
+    return _hold(libc, 1 << DAC_OVERRIDE) or _hold(libc, 0)
+
+
+def _hold(libc: ctypes.CDLL, kept: int) -> bool:
     number = CAPSET.get(os.uname().machine)
-    kept = 1 << DAC_OVERRIDE
     # Effective, permitted, inheritable; then the same for the capabilities from 32 on.
     sets = (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)
     header = _Header(VERSION_3, 0)

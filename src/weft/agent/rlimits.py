@@ -10,7 +10,7 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
-HEADROOM_BYTES = 384 * 2**20
+HEADROOM_BYTES = 256 * 2**20
 """Of private memory beyond the run's limit: stacks of threads and what the allocator holds are counted, not used."""
 
 CPU_GRACE_SECONDS = 5
@@ -28,7 +28,7 @@ def lower(limits: Mapping[str, Any]) -> None:
         _at_most("RLIMIT_DATA", int(memory) + HEADROOM_BYTES)
     if files := limits.get("files"):
         _at_most("RLIMIT_NOFILE", int(files))
-    if largest := limits.get("file_bytes"):
+    if largest := limits.get("file_bytes") or limits.get("disk_bytes"):
         _at_most("RLIMIT_FSIZE", int(largest))
     if seconds := limits.get("cpu_seconds"):
         _at_most("RLIMIT_CPU", int(seconds) + CPU_GRACE_SECONDS)
