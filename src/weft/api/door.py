@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from weft.api import demo as demo_site
 from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
@@ -20,16 +21,18 @@ from weft.config import Config
 from weft.errors import Misconfigured
 
 
-def open_gateway(app: App) -> Gateway:
+def open_gateway(app: App, *, demo: bool = False) -> Gateway:
+    """Every operation; with the demo site where weft runs with its examples."""
     hosts, rates = Hosts(host_names(app.config)), Rates(app.config.requests_per_second)
     streams = Places(app.config.streams_at_once, "streams")
-    offered = seated(operations(), app.config.requests_at_once, streams)
+    offered = seated([*operations(), *(demo_site.operations.all if demo else ())], app.config.requests_at_once, streams)
     return Gateway(app, offered, Callers(app, hosts), hosts, rates, streams)
 
 
-def open_server(app: App) -> Server:
+def open_server(app: App, *, demo: bool = False) -> Server:
     refuse_open_door(app.config)
-    return Server(open_gateway(app), before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
+    gateway = open_gateway(app, demo=demo)
+    return Server(gateway, before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
 
 
 def tls_options(config: Config) -> dict[str, Any]:

@@ -67,7 +67,7 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     app = await open_when_ready(config)
     stopped = asyncio.Event()
     on_stop(stopped.set)
-    server = await _listen(app) if "gateway" in roles and config.port else None
+    server = await _listen(app, demo=examples) if "gateway" in roles and config.port else None
     if server is not None:
         await _see_to(partial(welcome, app), stopped)
     if examples:
@@ -85,10 +85,10 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     await app.close()
 
 
-async def _listen(app: App) -> Server:
+async def _listen(app: App, *, demo: bool) -> Server:
     from weft.api.door import open_server
 
-    server = open_server(app)
+    server = open_server(app, demo=demo)
     await server.start(app.config.host, app.config.port)
     log.info("weft answers", extra={"address": app.config.address})
     return server

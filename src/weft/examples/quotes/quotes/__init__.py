@@ -1,0 +1,1 @@
+"""An example of a Scrapy project: it collects the sayings of weft's own demo site."""
