@@ -28,9 +28,3 @@ def codes(tx: Transaction, wanted: Collection[Wanted]) -> dict[Wanted, Code]:
     rows = store.pinned(tx, sought) if sought else ()
     found = {(row.project, row.version): msgspec.json.decode(row.code, type=Code) for row in rows}
     return {asked: found[key] for asked, key in exact.items() if key in found}
-
-
-def spiders(tx: Transaction, project: str, version: str) -> list[str]:
-    """The names of a version's spiders; none where there is no such version."""
-    found = store.get(tx, project, version)
-    return [] if found is None else [each.name for each in found.spiders]

@@ -99,6 +99,11 @@ class Projects:
         """The spiders of a version, or of the current one."""
         return (await self.get(project, version)).spiders
 
+    async def having(self, spider: str) -> list[str]:
+        """The projects whose current version has a spider of this name."""
+        found = await self._db.read(store.current_spiders)
+        return sorted(project for project, spiders in found.items() if any(each.name == spider for each in spiders))
+
     async def use(self, project: str, version: str) -> Version:
         """Make a version the current one: what is queued from now on executes it."""
 

@@ -93,6 +93,13 @@ def currents(tx: Transaction, names: Collection[str]) -> dict[str, str]:
     return {row.name: row.current_version for row in rows}
 
 
+def current_spiders(tx: Transaction) -> dict[str, tuple[Spider, ...]]:
+    """The spiders of every project's current version."""
+    same = (projects.c.name == versions.c.project) & (projects.c.current_version == versions.c.version)
+    rows = tx.rows(select(versions.c.project, versions.c.spiders).join(projects, same))
+    return {row.project: msgspec.json.decode(row.spiders, type=tuple[Spider, ...]) for row in rows}
+
+
 def _version(row: Any, now: str | None) -> Version:
     return Version(
         project=row.project,

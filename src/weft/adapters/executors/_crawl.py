@@ -1,0 +1,144 @@
+"""A spider's task, read and found to be right, and the order that its process is given."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.adapters.executors._limits import Limits
+from weft.adapters.executors._spec import Fields
+from weft.adapters.executors.shell import INHERITED
+from weft.errors import Invalid
+from weft.ports import ReadyCode, Work
+
+FIELDS = ("spider", "args", "settings", "version", "dataset", "limits", "isolation", "log_bytes")
+LEVELS = ("L0", "L1", "L2")
+PRINTED_BYTES = 1 << 30
+"""How much a run may print in all before it is ended; what is kept of it is a matter of the task's ``log_bytes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crawl:
+    """A spec of the kind ``spider``."""
+
+    spider: str
+    args: Mapping[str, str]
+    settings: Mapping[str, Any]
+    limits: Limits
+    isolation: str
+    printed_bytes: int
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Crawl:
+        fields = Fields("spider", spec, FIELDS)
+        spider = fields.text("spider")
+        if not spider:
+            raise fields.refusal("spider", "it must be the name of a spider")
+        for name in ("version", "dataset"):
+            fields.text(name)
+        isolation = fields.text("isolation") or "L1"
+        if isolation not in LEVELS:
+            raise fields.refusal("isolation", f"it must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+        printed = fields.whole("log_bytes", PRINTED_BYTES, least=1_000, most=1 << 40)
+        limits = Limits.of(spec.get("limits") or {})
+        return cls(spider, _arguments(fields), _settings(fields), limits, isolation, printed)
+
+
+def _arguments(fields: Fields) -> dict[str, str]:
+    """Scrapy gives every argument to the spider as a text."""
+    given = fields.value("args") or {}
+    if not isinstance(given, Mapping) or not all(_is_name(name) for name in given):
+        raise fields.refusal("args", "it must be a map whose keys are names of arguments")
+    return {name: text_of(value) for name, value in given.items()}
+
+
+def _settings(fields: Fields) -> dict[str, Any]:
+    given = fields.value("settings") or {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
+        raise fields.refusal("settings", "it must be a map whose keys are names of settings")
+    return dict(given)
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier()
+
+
+def text_of(value: object) -> str:
+    """An argument as ``-a`` would give it: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
+    """Leave the order in the run's folder, for its process alone: a command line can be read by everybody."""
+    (work.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+    params = {name: text_of(value) for name, value in work.params.items()}
+    order = {
+        "spider": crawl.spider,
+        "args": {**crawl.args, **params},
+        "settings": crawl.settings,
+        "settings_module": code.settings,
+        "code": str(code.folder),
+        "run_id": work.run_id,
+        "attempt": work.attempt,
+        "project": work.project,
+        "task": work.task,
+        "correlation_id": work.correlation_id,
+        "traceparent": work.traceparent,
+        "env": environment(work, code),
+        "limits": {name: _whole(value) for name, value in msgspec.structs.asdict(crawl.limits).items()},
+        "isolation": level,
+        "read": reading(code),
+        "write": [str(work.folder.absolute())],
+        "jobdir": None,
+    }
+    path = work.folder / "order.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(order), encoding="utf-8")
+    return path
+
+
+def _whole(value: object) -> object:
+    return value if not isinstance(value, float) or math.isfinite(value) else 0
+
+
+def reading(code: ReadyCode) -> list[str]:
+    """What a spider may read beside the system: its code, its interpreter, and what belongs to that."""
+    return sorted({str(code.folder.absolute()), str(code.python.parent.parent.absolute()), sys.prefix, sys.base_prefix})
+
+
+def bare_environment() -> dict[str, str]:
+    """Little of the worker's, nothing of what weft itself is set up with."""
+    return {"PATH": os.defpath, **{name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}}
+
+
+def environment(work: Work, code: ReadyCode) -> dict[str, str]:
+    """All that the spider's process sees."""
+    folder = work.folder.absolute()
+    return {
+        **bare_environment(),
+        "HOME": str(folder),
+        "TMPDIR": str(folder / "tmp"),
+        "WEFT_RUN_ID": str(work.run_id),
+        "WEFT_ATTEMPT": str(work.attempt),
+        "WEFT_IDEMPOTENCY_KEY": work.idempotency_key,
+        "WEFT_PROJECT": work.project,
+        "WEFT_TASK": work.task,
+        "WEFT_VERSION": code.version,
+        "WEFT_CORRELATION_ID": work.correlation_id,
+        "TRACEPARENT": work.traceparent,
+    }
+
+
+def check_arguments(spec: Mapping[str, Any]) -> None:
+    """Refuse a spec that is not one of a spider."""
+    if not isinstance(spec, Mapping):
+        raise Invalid("the spec of spider", spec, f"it must be a map with {', '.join(FIELDS)}")
+    Crawl.of(spec)

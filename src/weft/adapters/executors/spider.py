@@ -1,0 +1,214 @@
+"""The kind ``spider``: one spider of a project's deployed code, in a process of its own.
+
+A process that has the code imported forks for the run where that is safe (``_zygotes.py``); otherwise it starts cold,
+and the log says why. What it yields and says of itself lies in its folder, which the worker empties while it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.adapters.executors import _bubblewrap, _left_running
+from weft.adapters.executors._crawl import (
+    Crawl,
+    bare_environment,
+    check_arguments,
+    environment,
+    reading,
+    write_order,
+)
+from weft.adapters.executors._output import Output
+from weft.adapters.executors._overseer import Overseer, sweep_run
+from weft.adapters.executors._process import Process
+from weft.adapters.executors._zygotes import AGENT, Fork, Unready, Zygotes
+from weft.errors import Invalid
+from weft.ports import Breaker, Ended, ReadyCode, Work
+
+log = logging.getLogger(__name__)
+
+SPENT = {signal.SIGXCPU: ("cpu_limit", "CPU time"), signal.SIGXFSZ: ("disk_limit", "size of a file")}
+"""Signals by which the kernel says that a limit was met."""
+
+Met = tuple[str, str]
+"""A limit that was met, as an outcome and its reason."""
+
+
+class SpiderExecutor:
+    needs_folder = True
+
+    def __init__(self) -> None:
+        self._zygotes = Zygotes()
+
+    def check(self, spec: Mapping[str, Any]) -> None:
+        check_arguments(spec)
+
+    async def execute(self, work: Work) -> Ended:
+        if work.code is None:
+            return Ended(outcome="failed", reason=f"project {work.project} has no deployed version")
+        try:
+            crawl = Crawl.of(work.spec)
+            level = _level(crawl.isolation)
+        except Invalid as refused:
+            return Ended(outcome="failed", reason=str(refused))
+        printed = Printed(work, crawl.printed_bytes)
+        write_order(work, work.code, crawl, level)
+        process = await self._started(work, work.code, level, printed)
+        met, code = await _seen_through(process, work, crawl, printed)
+        return _ended(work.folder, code, met)
+
+    def breakers(self) -> Collection[Breaker]:
+        return ()
+
+    async def prepare(self, code: ReadyCode, folder: Path) -> None:
+        """Have the code imported before the first run asks for it. Raises ``Unready`` where it cannot be forked."""
+        await self._zygotes.get(code, _zygote_order(code, folder, "L1"), bare_environment())
+
+    async def _started(self, work: Work, code: ReadyCode, level: str, printed: Printed) -> Process | Fork:
+        if level == "L2":
+            return _cold(work, code, level, printed)
+        try:
+            return await self._forked(work, code, level, printed)
+        except Unready as unready:
+            why = " ".join(str(unready).split())[-500:]
+            log.info("cold start", extra={"run_id": work.run_id, "why": why})
+            work.log.write(f"weft: cold start: {why}\n".encode(errors="replace"))
+            return _cold(work, code, level, printed)
+
+    async def _forked(self, work: Work, code: ReadyCode, level: str, printed: Printed) -> Fork:
+        zygote = await self._zygotes.get(code, _zygote_order(code, work.folder.parent, level), bare_environment())
+        output = Output(printed.take)
+        try:
+            fork = await zygote.fork(work.folder.absolute(), output)
+        except BaseException:
+            output.close()
+            raise
+        output.hand_over()
+        return fork
+
+
+class Printed:
+    """What a run prints, on its way to the log; counted, so that a flood can be ended."""
+
+    def __init__(self, work: Work, most: int) -> None:
+        self._log, self._left = work.log, most
+        self._most, self.overflow = most, asyncio.Event()
+
+    def take(self, data: bytes) -> None:
+        self._log.write(data)
+        self._left -= len(data)
+        if self._left < 0:
+            self.overflow.set()
+
+    async def flood(self) -> Met:
+        """Return once more was printed than is allowed."""
+        await self.overflow.wait()
+        return "log_limit", f"it printed more than {self._most} bytes"
+
+
+def _level(wanted: str) -> str:
+    if wanted == "L2" and not _bubblewrap.is_available():
+        raise Invalid("isolation", wanted, "bubblewrap, which it needs, is not installed on this worker")
+    return wanted
+
+
+def _zygote_order(code: ReadyCode, runs: Path, level: str) -> dict[str, Any]:
+    return {
+        "code": str(code.folder.absolute()),
+        "settings_module": code.settings,
+        "isolation": level,
+        "read": reading(code),
+        "write": [str(runs.absolute())],
+    }
+
+
+def _cold(work: Work, code: ReadyCode, level: str, printed: Printed) -> Process:
+    argv = [str(code.python), "-I", str(AGENT), "run", str(work.folder.absolute())]
+    if level == "L2":
+        argv = _bubblewrap.wrapped(argv, read=reading(code), write=[str(work.folder.absolute())])
+    return Process(argv, cwd=work.folder, env=environment(work, code), sink=printed.take)
+
+
+async def _seen_through(
+    process: Process | Fork, work: Work, crawl: Crawl, printed: Printed
+) -> tuple[Met | None, int]:
+    """Watch the process to its end; the limit that it met, if it did, and its exit code."""
+    met: Met | None = None
+    overseer = Overseer(work.folder, process.id, crawl.limits)
+    watching = [asyncio.ensure_future(overseer.watch()), asyncio.ensure_future(printed.flood())]
+    exited = asyncio.ensure_future(process.exited())
+    try:
+        _left_running.remember(work.folder, process.id, work.idempotency_key)
+        await asyncio.wait({exited, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        met = next((task.result() for task in watching if task.done() and not exited.done()), None)
+    except asyncio.CancelledError:
+        await process.stop(work.grace_seconds)
+        raise
+    finally:
+        for task in (exited, *watching):
+            task.cancel()
+        code = await process.end()
+        await sweep_run(work.folder)
+        _left_running.forget(work.folder)
+    return met, code
+
+
+def _ended(folder: Path, code: int, met: Met | None) -> Ended:
+    end, stats = _read(folder / "end.json"), _read(folder / "stats.json")
+    result = _result(end, stats)
+    if met is not None:
+        return Ended(outcome=met[0], reason=met[1], result=result, **_exit(code))
+    if outcome := end.get("outcome"):
+        return Ended(outcome=str(outcome), reason=str(end.get("message", "")), result=result, **_exit(code))
+    if code == 0 and end and not end.get("message"):
+        return Ended(outcome="succeeded", reason=_other_than_finished(end), result=result, exit_code=0)
+    if -code in SPENT:
+        outcome, what = SPENT[signal.Signals(-code)]
+        return Ended(outcome=outcome, reason=f"it used up its {what}", result=result, **_exit(code))
+    return Ended(outcome="failed", reason=str(end.get("message") or _died(code)), result=result, **_exit(code))
+
+
+def _other_than_finished(end: Mapping[str, Any]) -> str:
+    reason = str(end.get("reason", ""))
+    return "" if reason == "finished" else f"closed: {reason}"
+
+
+def _died(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name if -code in set(signal.Signals) else 'signal'} ({-code})"
+    return f"exit code {code}" if code else "it ended without a word"
+
+
+def _exit(code: int) -> dict[str, int]:
+    return {"exit_code": code} if code >= 0 else {"signal": -code}
+
+
+def _result(end: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
+    """What lists and pages show of a crawl; all of its statistics are kept with its items."""
+    told = stats.get("stats")
+    counted: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    named = {
+        "finish_reason": end.get("reason"),
+        "items": counted.get("item_scraped_count", 0),
+        "pages": counted.get("response_received_count", 0),
+        "errors": counted.get("log_count/ERROR", 0),
+        "isolation": stats.get("isolation"),
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the process has left there; nothing where it died before, or wrote what is no JSON."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+EXECUTOR = SpiderExecutor
