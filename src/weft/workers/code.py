@@ -12,8 +12,8 @@ from pathlib import Path
 
 from weft.errors import CodeNotReady, Invalid
 from weft.ports import Blobs, ReadyCode
-from weft.projects.archive import Limits, unpack
-from weft.projects.model import Code, code_key
+from weft.projects.archive import unpack
+from weft.projects.model import Code, Limits, code_key
 from weft.workers.environments import Environments
 from weft.workers.shared_folders import SharedFolders, in_thread
 
