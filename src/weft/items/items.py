@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
-from weft.db.database import Database
-from weft.items.model import Row, Selection
+from weft.db.database import Database, Transaction
+from weft.errors import NOT_SHOWN, Invalid
+from weft.items import store
+from weft.items.collect_store import Place
+from weft.items.conditions import meets
+from weft.items.finding import dataset_in
+from weft.items.model import AttemptStats, Row, Selection
+
+PAGE = 1000
+"""How many items are read at once."""
+
+MOST_SCANNED = 20_000
+"""How many items one page looks through at most; one that finds little says where to go on."""
+
+EMPTY = 20
+"""What it counts for to look at an attempt that has yielded nothing."""
+
+Cursor = tuple[int, int, int]
+"""After which item to go on: its run, attempt and number; of newest looks, the thing and nothing else."""
+
+BEGIN: Cursor = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Part of the items that are wanted."""
+
+    rows: Sequence[Row]
+    next: Cursor | None
+    """Where the next part begins; None where there is no more."""
 
 
 class Items:
@@ -16,5 +45,95 @@ class Items:
 
     async def rows(self, wanted: Selection) -> AsyncIterator[Row]:
         """Every item that is wanted, in the order in which they came."""
-        for row in ():
-            yield row
+        left, after = wanted.limit, BEGIN
+        while left is None or left > 0:
+            part = await self.page(wanted, after, limit=PAGE if left is None else min(PAGE, left))
+            for row in part.rows:
+                yield row
+            if part.next is None:
+                return
+            after, left = part.next, None if left is None else left - len(part.rows)
+
+    async def page(self, wanted: Selection, after: Cursor = BEGIN, *, limit: int = PAGE) -> Slice:
+        """The next ``limit`` items at most. Where conditions are rarely met, there may be fewer, and more to come."""
+        return await self._db.read(lambda tx: _page(tx, wanted, after, limit))
+
+    async def stats(self, run_id: int) -> list[AttemptStats]:
+        """What each attempt of a run has yielded, counted where it was stored."""
+        return await self._db.read(lambda tx: store.stats_of(tx, run_id))
+
+
+def _page(tx: Transaction, wanted: Selection, after: Cursor, limit: int) -> Slice:
+    reader = _reader(tx, wanted)
+    found: list[Row] = []
+    scanned, place = 0, after
+    while len(found) < limit and scanned < MOST_SCANNED:
+        count = min(PAGE, MOST_SCANNED - scanned) if wanted.where else limit - len(found)
+        rows, following = reader.read(place, count)
+        scanned += max(len(rows), EMPTY)
+        for row in rows:
+            place = reader.place(row)
+            if meets(row.data, wanted.where):
+                found.append(row)
+                if len(found) == limit:
+                    return Slice(found, place)
+        if following is None:
+            return Slice(found, None)
+        place = following
+    return Slice(found, place)
+
+
+class _Attempts:
+    """The items of attempts, one attempt after the other."""
+
+    def __init__(self, tx: Transaction, wanted: Selection) -> None:
+        self._tx, self._run_id = tx, wanted.run_id
+        self._dataset_id = dataset_in(tx, wanted.project, wanted.dataset).id if wanted.dataset else 0
+        self._only: int | None = None
+        if wanted.run_id is not None and not wanted.all_attempts:
+            last = store.last_attempt(tx, wanted.run_id)
+            self._only = wanted.attempt if wanted.attempt is not None else last or 0
+
+    def read(self, after: Cursor, count: int) -> tuple[list[Row], Cursor | None]:
+        """The next ``count`` items at most, all of one attempt, and where to go on."""
+        at = self._first() if after == BEGIN else after[:2]
+        if at is None:
+            return [], None
+        rows = store.items_of(self._tx, at, after[2], count)
+        if len(rows) == count:
+            return rows, self.place(rows[-1])
+        following = self._following(at)
+        return rows, None if following is None else (*following, 0)
+
+    def place(self, row: Row) -> Cursor:
+        return (row.run_id, row.attempt, row.seq)
+
+    def _first(self) -> Place | None:
+        if self._run_id is not None and self._only is not None:
+            return (self._run_id, self._only)
+        return self._following((0, -1))
+
+    def _following(self, at: Place) -> Place | None:
+        if self._run_id is None:
+            return store.next_of_dataset(self._tx, self._dataset_id, at)
+        return store.next_of_run(self._tx, self._run_id, at[1]) if self._only is None else None
+
+
+class _Looks:
+    """What the things of a dataset looked like last."""
+
+    def __init__(self, tx: Transaction, wanted: Selection) -> None:
+        self._tx, self._dataset_id = tx, dataset_in(tx, wanted.project, wanted.dataset).id
+
+    def read(self, after: Cursor, count: int) -> tuple[list[Row], Cursor | None]:
+        rows = store.newest_looks(self._tx, self._dataset_id, after[0], count)
+        return rows, self.place(rows[-1]) if len(rows) == count else None
+
+    def place(self, row: Row) -> Cursor:
+        return (row.thing_id, 0, 0)
+
+
+def _reader(tx: Transaction, wanted: Selection) -> _Attempts | _Looks:
+    if (wanted.run_id is None) == (not wanted.dataset):
+        raise Invalid("selection", NOT_SHOWN, "name either a run or a dataset")
+    return _Attempts(tx, wanted) if wanted.run_id is not None or wanted.every else _Looks(tx, wanted)

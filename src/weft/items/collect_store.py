@@ -1,0 +1,113 @@
+"""Queries of the collector. Rows are locked in the order of their keys, so that collectors never wait in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import and_, insert, or_, select
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.among import lock_among
+from weft.db.bulk import Row, insert_many, insert_missing, reserve_ids, update_many
+from weft.db.database import Transaction
+from weft.items.model import Dataset
+
+run_stats, datasets, things = schema.run_stats, schema.datasets, schema.things
+
+SEEN = ("id", "key", "digest", "looks", "seen", "first_seen_at", "last_seen_at")
+
+Place = tuple[int, int]
+"""A run and an attempt of it."""
+
+
+def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, worker: str) -> dict[Place, Any]:
+    """Those attempts that ``worker_id`` holds or a worker of that name has executed, with their run."""
+    runs, attempts = schema.runs, schema.attempts
+    ids = {run_id for run_id, _ in places}
+    wanted = select(runs.c.id, runs.c.project, runs.c.task, runs.c.task_id, runs.c.spec, runs.c.attempt)
+    wanted = wanted.add_columns(runs.c.lease_worker, runs.c.worker).where(runs.c.id.in_(ids))
+    found = {row.id: row for row in tx.rows(wanted)}
+    own = {
+        (row.id, row.attempt): row
+        for row in found.values()
+        if row.lease_worker == worker_id or (worker and row.worker == worker)
+    }
+    earlier = select(attempts.c.run_id, attempts.c.attempt).where(
+        attempts.c.run_id.in_(ids), attempts.c.worker == worker
+    )
+    own |= {(row.run_id, row.attempt): found[row.run_id] for row in tx.rows(earlier) if row.run_id in found}
+    return {place: own[place] for place in places if place in own}
+
+
+def lock_stats(tx: Transaction, places: Collection[Place]) -> dict[Place, Any]:
+    """What is known of these attempts; nobody else counts their items until this transaction has ended."""
+    each = [and_(run_stats.c.run_id == run_id, run_stats.c.attempt == attempt) for run_id, attempt in sorted(places)]
+    query = select(run_stats).where(or_(*each)).order_by(run_stats.c.run_id, run_stats.c.attempt).with_for_update()
+    return {(row.run_id, row.attempt): row for row in tx.rows(query)} if each else {}
+
+
+def begin_stats(tx: Transaction, place: Place, dataset_id: int, at: Moment) -> None:
+    """Begin to count the items of an attempt, unless somebody has."""
+    counts = dict.fromkeys(("items", "new_things", "changed_things", "refused", "invalid", "told_at"), 0)
+    row = {"run_id": place[0], "attempt": place[1], "dataset_id": dataset_id, "next_seq": 1, "stats": "{}", "at": at}
+    insert_missing(tx, run_stats, row | counts)
+
+
+def save_stats(tx: Transaction, rows: Sequence[Row]) -> None:
+    update_many(tx, run_stats, rows, match=("run_id", "attempt"))
+
+
+def dataset_named(tx: Transaction, project: str, name: str) -> Dataset | None:
+    row = tx.execute(select(datasets).where(datasets.c.project == project, datasets.c.name == name)).first()
+    return None if row is None else dataset_of(row)
+
+
+def datasets_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, Dataset]:
+    return {row.id: dataset_of(row) for row in tx.rows(select(datasets).where(datasets.c.id.in_(ids)))} if ids else {}
+
+
+def add_dataset(tx: Transaction, project: str, name: str, at: Moment) -> int:
+    """A lost race for the name makes the transaction run again."""
+    row = {"project": project, "name": name, "key_fields": "[]", "created_at": at}
+    made: Any = tx.execute(insert(datasets).values(row)).inserted_primary_key
+    return int(made[0])
+
+
+def dataset_of(row: Any) -> Dataset:
+    return Dataset(
+        id=row.id,
+        project=row.project,
+        name=row.name,
+        key_fields=tuple(msgspec.json.decode(row.key_fields)),
+        schema=None if row.schema is None else msgspec.json.decode(row.schema),
+        created_at=row.created_at,
+    )
+
+
+def lock_things(tx: Transaction, dataset_id: int, keys: Collection[str]) -> Sequence[Any]:
+    """Those things of ``keys`` that are known, with the columns that ``Seen`` begins with."""
+    return lock_among(tx, things, SEEN, sorted(keys), key="key", dataset_id=dataset_id)
+
+
+def thing_ids(tx: Transaction, count: int) -> Sequence[int]:
+    return reserve_ids(tx, schema.thing_ids, count)
+
+
+def add_things(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    """``rows`` are in the order of their keys."""
+    insert_many(tx, things, rows)
+
+
+def change_things(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    update_many(tx, things, rows, match=("id",))
+
+
+def add_looks(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    insert_many(tx, schema.looks, rows)
+
+
+def add_items(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    insert_many(tx, schema.items, rows)

@@ -1,0 +1,28 @@
+"""Whether an item is one of those that are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from weft.items.model import Condition
+
+_MISSING = object()
+
+
+def meets(data: Mapping[str, Any], where: Iterable[Condition]) -> bool:
+    return all(_meets(data.get(each.field, _MISSING), each) for each in where)
+
+
+def _meets(value: Any, condition: Condition) -> bool:
+    if value is _MISSING:
+        return False
+    text = text_of(value)
+    return condition.value in text if condition.part else condition.value == text
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, all else as JSON: ``true``, ``1.5``, ``null``, ``["a"]``."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
