@@ -17,7 +17,7 @@ IDS = {
     "weft_run": "bigint",
     "weft_attempt": "integer",
     "weft_seq": "bigint",
-    "weft_thing": "text",
+    "weft_thing": "bigint",
     "at": "timestamptz",
     "data": "jsonb",
 }

@@ -1,0 +1,97 @@
+"""The front door to destinations: add one, see how it goes, remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.access.witness import Told, tell_all
+from weft.clock import Clock
+from weft.db.database import Database, Transaction
+from weft.errors import NotFound
+from weft.items import destination_store as store
+from weft.items.destination import Destination, checked_fields, checked_url, safe_join
+from weft.items.export import parquet
+from weft.items.export.formats import Format
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A destination, and how many items wait for it."""
+
+    destination: Destination
+    waiting: int
+
+
+class Destinations:
+    """Every destination there is. Each belongs to a dataset."""
+
+    def __init__(self, db: Database, clock: Clock, folder: str) -> None:
+        self._db, self._clock, self._folder = db, clock, folder
+
+    async def add(
+        self,
+        project: str,
+        dataset: str,
+        url: str,
+        *,
+        by: str,
+        format: Format = Format.JSONL,
+        fields: Sequence[str] = (),
+    ) -> Progress:
+        """Deliver every item of a dataset to an address: those that are there, and those that come."""
+        values = {"url": checked_url(url), "format": format.value, "fields": checked_fields(fields, url)}
+        if url.startswith("file:"):
+            safe_join(self._folder, url)
+        elif format is Format.PARQUET:
+            parquet.imported()
+        at = self._clock()
+        fresh = {"failures": 0, "next_at": at, "delivered": 0, "created_at": at, "created_by": by}
+
+        def work(tx: Transaction) -> Progress:
+            added = store.add(tx, values | fresh | {"dataset_id": _dataset(tx, project, dataset)})
+            found = _existing(tx, project, dataset, added)
+            tell_all(tx, [Told(target=f"destination {added}", after=_told(found.destination))])
+            return found
+
+        return await self._db.transact(work)
+
+    async def all(self, project: str, dataset: str) -> list[Progress]:
+        def work(tx: Transaction) -> list[Progress]:
+            found = store.of_dataset(tx, _dataset(tx, project, dataset))
+            return [Progress(each, store.waiting(tx, each)) for each in found]
+
+        return await self._db.read(work)
+
+    async def get(self, project: str, dataset: str, destination_id: int) -> Progress:
+        return await self._db.read(lambda tx: _existing(tx, project, dataset, destination_id))
+
+    async def remove(self, project: str, dataset: str, destination_id: int) -> None:
+        """Deliver nothing there any more; what has arrived stays."""
+
+        def work(tx: Transaction) -> None:
+            before = _existing(tx, project, dataset, destination_id).destination
+            store.remove(tx, destination_id)
+            tell_all(tx, [Told(target=f"destination {destination_id}", before=_told(before))])
+
+        await self._db.transact(work)
+
+
+def _dataset(tx: Transaction, project: str, name: str) -> int:
+    found = store.dataset_id(tx, project, name)
+    if found is None:
+        raise NotFound("dataset", f"{project}/{name}")
+    return found
+
+
+def _existing(tx: Transaction, project: str, dataset: str, destination_id: int) -> Progress:
+    found = store.get(tx, destination_id)
+    if found is None or (found.project, found.dataset) != (project, dataset):
+        raise NotFound("destination", destination_id)
+    return Progress(found, store.waiting(tx, found))
+
+
+def _told(destination: Destination) -> dict[str, Any]:
+    """What the audit log is told of a destination; its secrets are only names."""
+    return {"url": destination.url, "format": destination.format.value, "fields": list(destination.fields)}
