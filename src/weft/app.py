@@ -28,6 +28,8 @@ from weft.config import Config
 from weft.db.database import Database
 from weft.equipment import card_of, habits_of, open_executor
 from weft.items.collecting import Collector
+from weft.items.datasets import Datasets
+from weft.items.items import Items
 from weft.live.tail import Tail
 from weft.metrics import Meter
 from weft.ports import Blobs, Broker
@@ -82,6 +84,8 @@ class App:
     measure: Measure
     bell: Bell
     runs: Runs
+    items: Items
+    datasets: Datasets
     projects: Projects
     leases: Leases
     protocol: DirectProtocol
@@ -167,6 +171,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         measure=Measure(db, meter, clock),
         bell=bell,
         runs=runs,
+        items=Items(db),
+        datasets=Datasets(db, clock),
         projects=Projects(
             db,
             blobs,
