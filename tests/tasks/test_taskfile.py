@@ -236,7 +236,7 @@ WRONG_TASKS: list[tuple[dict[str, Any], str]] = [
     ({"timeout_seconds": -1}, "timeout_seconds is -1.0; it must be from 0 (none) to a year"),
     ({"timeout_seconds": float("nan")}, "timeout_seconds is nan"),
     ({"grace_seconds": 3601}, "grace_seconds is 3601.0; it must be from 0 to 3600"),
-    ({"log_bytes": -1}, "log_bytes is -1; it must be from 0 to 15000000"),
+    ({"log_bytes": -1}, "log_bytes is -1; it must be from 0 to 1000000000"),
     ({"max_running": 0}, "max_running is 0; it must be from 1 to 1000000, or left out"),
     ({"retry": {"count": -1}}, "retry.count is -1; it must be from 0 to 1000"),
     ({"retry": {"delay_seconds": -1}}, "retry.delay_seconds is -1.0"),

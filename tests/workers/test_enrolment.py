@@ -21,14 +21,23 @@ from weft.app import App
 from weft.clock import seconds
 from weft.errors import Conflict, Invalid, LeaseLost, Misconfigured, NotAllowed
 from weft.outpost import Outpost, key_file, open_outpost
+from weft.runs.log_shelf import open_log
 from weft.runs.model import Ending, RunState
 from weft.workers import wire
 from weft.workers.protocol import Beat, Card, LogChunk
 from weft.workers.remote import RemoteBlobs
+from weft.workers.spool import LogSpool
 
 
 def card(name: str) -> Card:
     return Card(name=name, host="here", pid=1, version="0", capacity=10)
+
+
+def printed(folder: Path, data: bytes) -> LogSpool:
+    """The log of an attempt that has printed ``data``."""
+    spool = LogSpool(lambda: folder, len(data))
+    spool.write(data)
+    return spool
 
 
 def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -156,7 +165,7 @@ async def test_a_key_speaks_for_no_worker_but_its_own(app: App, caplog: pytest.L
 
 
 @on_sqlite
-async def test_a_worker_touches_no_run_but_its_own(app: App, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_touches_no_run_but_its_own(app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with gateway(app) as address, Speaker(app, address) as speaker:
         run_id = await submit(app)
         victim = await speaker.join(card("victim"))
@@ -169,10 +178,10 @@ async def test_a_worker_touches_no_run_but_its_own(app: App, caplog: pytest.LogC
         await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged"), LogChunk(run_id, 7, 0, b"forged")])
         assert alerts(caplog)[1:] == [f"ship to run {run_id}"]
         with pytest.raises(NotAllowed, match=f"does not hold run {run_id}"):
-            await RemoteBlobs(await speaker.of("forger")).put(f"logs/{run_id}/1.log", b"forged")
+            await RemoteBlobs(await speaker.of("forger")).keep_log(run_id, 1, printed(tmp_path, b"forged"))
         assert f"write to run {run_id} of worker {victim}" in alerts(caplog)
         with pytest.raises(LeaseLost):
-            await RemoteBlobs(await speaker.of("victim")).put(f"logs/{run_id}/2.log", b"another attempt")
+            await RemoteBlobs(await speaker.of("victim")).keep_log(run_id, 2, printed(tmp_path, b"another attempt"))
         assert await app.runs.log(run_id) == b""
 
 
@@ -232,17 +241,19 @@ async def test_what_is_no_card_or_beat_is_refused(app: App) -> None:
 
 
 @on_sqlite
-async def test_a_log_is_uploaded_in_pieces_and_put_together(app: App) -> None:
+async def test_a_log_is_uploaded_in_pieces_and_put_together(app: App, tmp_path: Path) -> None:
     data = bytes(range(256)) * 8000
     async with gateway(app) as address, Line(address) as line, Speaker(app, line.address) as speaker:
         run_id = await submit(app)
         worker_id = await speaker.join(card("w1"))
         await speaker.lease(worker_id, 1)
         line.cuts_to_come, line.answers_to_lose = 3, 3
-        await RemoteBlobs(await speaker.of("w1")).put(f"logs/{run_id}/1.log", data)
+        await RemoteBlobs(await speaker.of("w1")).keep_log(run_id, 1, printed(tmp_path, data))
         assert (line.cuts, line.answers_to_lose) == (3, 0)
-    assert await app.blobs.get(f"logs/{run_id}/1.log") == data
-    assert [file.name for file in (app.config.folder / "blobs").rglob("*.log*")] == ["1.log"]
+    log = await open_log(app.blobs, f"logs/{run_id}/1.log")
+    assert log is not None
+    assert await log.whole() == data
+    assert await app.blobs.keys("uploads") == []
 
 
 @on_sqlite

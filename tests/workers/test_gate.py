@@ -10,6 +10,7 @@ import pytest
 from tests.runs.acting import submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
+from weft.runs.log_shelf import open_log
 from weft.workers import store, wire
 from weft.workers.gate import MOST_ALERTS
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
@@ -66,10 +67,13 @@ async def test_pieces_of_a_log_are_kept_while_their_attempt_is_held_and_not_afte
 
     await app.db.transact(lambda tx: app.leases.expire(tx, dying[1], "it went silent"))
     assert await app.gate.forget_uploads() == 1
-    assert await app.blobs.keys("uploads") == [f"uploads/{held.run_id}/1/0"]
+    assert await app.blobs.keys("uploads") == [f"uploads/{held.run_id}/1"]
     whole = await app.gate.upload(*working, held.run_id, 1, data=b"end\n", offset=wire.PIECE, total=wire.PIECE + 4)
     assert (whole, await app.blobs.keys("uploads")) == (wire.PIECE + 4, [])
-    assert await app.blobs.get(f"logs/{held.run_id}/1.log") == piece + b"end\n"
+    log = await open_log(app.blobs, f"logs/{held.run_id}/1.log")
+    assert log is not None
+    assert await log.whole() == piece + b"end\n"
+    assert await app.blobs.keys(f"logs/{left.run_id}") == []
 
 
 async def test_a_call_that_forges_much_leaves_few_alerts(app: App, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,10 @@ from tests.runs.acting import submit
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tests.workers.acting import Obedient, ended, working
 from weft.app import App
+from weft.errors import BlobsDown
+from weft.runs.log_shelf import SEGMENT
 from weft.runs.model import RunState
+from weft.workers import log_keeper
 
 
 @on_sqlite
@@ -87,10 +90,11 @@ class SlowBlobs:
 
 
 @on_sqlite
-async def test_a_log_that_cannot_be_kept_does_not_keep_the_run_from_ending(
-    app: App, caplog: pytest.LogCaptureFixture
+async def test_a_log_that_cannot_be_kept_is_told_of_and_does_not_keep_the_run_from_ending(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr(log_keeper, "KEEP_SECONDS", 0.3)
 
     class Full:
         async def put(self, key: str, data: bytes) -> None:
@@ -101,4 +105,70 @@ async def test_a_log_that_cannot_be_kept_does_not_keep_the_run_from_ending(
     async with working(app, executor, blobs=Full()):
         (await executor.has_started(run_id)).log.write(b"words")
         executor.end(run_id)
-        assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+        run = await ended(app, run_id)
+    assert run.state is RunState.SUCCEEDED
+    assert run.reason == "its log was not kept: [Errno 28] No space left on device"
+
+
+@on_sqlite
+async def test_a_log_is_kept_once_a_store_that_was_away_is_back(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    class Away:
+        left = 3
+
+        async def put(self, key: str, data: bytes) -> None:
+            if self.left:
+                self.left -= 1
+                raise BlobsDown("s3://b", "it is away")
+            await app.blobs.put(key, data)
+
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor, blobs=Away()):
+        (await executor.has_started(run_id)).log.write(b"words")
+        executor.end(run_id)
+        run = await ended(app, run_id)
+    assert (run.reason or "", await app.runs.log(run_id)) == ("", b"words")
+
+
+@on_sqlite
+async def test_a_worker_that_is_stopped_does_not_wait_for_a_store_that_is_away(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    tried = asyncio.Event()
+
+    class Gone:
+        async def put(self, key: str, data: bytes) -> None:
+            tried.set()
+            raise BlobsDown("s3://b", "it is away")
+
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor, blobs=Gone()):
+        (await executor.has_started(run_id)).log.write(b"words")
+        executor.end(run_id)
+        await tried.wait()
+    assert (await ended(app, run_id)).state is RunState.SUCCEEDED
+
+
+@on_sqlite
+async def test_a_long_log_is_kept_compressed_and_read_from_any_place(app: App) -> None:
+    lines = b"".join(b"line %d of a long log\n" % number for number in range(150_000))
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor):
+        (await executor.has_started(run_id)).log.write(lines)
+        executor.end(run_id)
+        await ended(app, run_id)
+    files = [file for file in (app.config.folder / "blobs").rglob("*") if file.is_file()]
+    assert sorted(file.name for file in files) == ["000000.gz", "000001.gz", "000002.gz", "000003.gz", "index"]
+    assert sum(file.stat().st_size for file in files) < len(lines) / 3
+    log = await app.runs.open_log(run_id)
+    assert (log.size, await log.whole()) == (len(lines), lines)
+    for begin in (0, 1, SEGMENT - 1, SEGMENT, 2 * SEGMENT + 7, len(lines)):
+        assert b"".join([part async for part in log.forwards(begin)]) == lines[begin:]
+    parts = [part async for part in log.backwards()]
+    assert b"".join(reversed(parts)) == lines
+    assert all(part.endswith(b"\n") for part in parts)

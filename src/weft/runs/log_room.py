@@ -15,6 +15,9 @@ from weft.runs import lease_store
 ALLOWANCE = 1_000
 """Bytes past a run's ``log_bytes``, for a line that says what was dropped."""
 
+MOST_LIVE = 15_000_000
+"""Bytes of a live log that the database keeps; of a longer one the rest is seen when its attempt has ended."""
+
 MOST_ATTEMPTS = 10_000
 """How many are counted; of more than that, the oldest are asked for again."""
 
@@ -32,7 +35,7 @@ class LogRoom:
         """The room of ``attempts`` that are held now."""
         unknown = [attempt for attempt in attempts if attempt not in self._left]
         found = lease_store.log_sizes(tx, [run_id for run_id, _ in unknown]) if unknown else {}
-        asked = {attempt: most + ALLOWANCE - kept for attempt, (most, kept) in found.items()}
+        asked = {attempt: min(most, MOST_LIVE) + ALLOWANCE - kept for attempt, (most, kept) in found.items()}
         room = {attempt: self._left.get(attempt, asked.get(attempt, 0)) for attempt in attempts}
         tx.after_commit(lambda: self._remember(asked))
         return room

@@ -20,6 +20,7 @@ from weft.runs import key_store, lease_store, limit_store, list_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.listing import Found, Listing
+from weft.runs.log_shelf import KeptLog, log_in_memory, open_log
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 from weft.runs.repeats import SAME_TARGET, Answer, Twin, digest, earlier, resolved, same_request
 
@@ -202,13 +203,15 @@ class Runs:
 
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
         """The log of an attempt as far as it is known: of the newest one unless told."""
-        run = await self.get(run_id)
-        wanted = attempt or run.attempt
+        return await (await self.open_log(run_id, attempt)).whole()
+
+    async def open_log(self, run_id: int, attempt: int | None = None) -> KeptLog:
+        """That log, to be read in parts; of a run that is live, or was lost, it is what was shipped."""
+        wanted = attempt or (await self.get(run_id)).attempt
         for ended in await self.attempts(run_id):
             if ended.attempt == wanted and ended.log_key:
-                return await self._blobs.get(ended.log_key) or b""
-        # A run that is live, or whose worker was lost, has no more than the pieces that were shipped.
-        return b"".join(data for _, data in await self.live_log(run_id, wanted))
+                return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
+        return log_in_memory(b"".join([data for _, data in await self.live_log(run_id, wanted)]))
 
     async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
         """Numbered pieces of a running attempt's log, from ``after`` on."""

@@ -178,7 +178,7 @@ def _check_numbers(task: Task) -> None:
         "it must be from 0 (none) to a year",
     )
     _check("grace_seconds", task.grace_seconds, 0 <= task.grace_seconds <= 3600, "it must be from 0 to 3600")
-    _check("log_bytes", task.log_bytes, 0 <= task.log_bytes <= 15_000_000, "it must be from 0 to 15000000")
+    _check("log_bytes", task.log_bytes, 0 <= task.log_bytes <= 10**9, "it must be from 0 to 1000000000")
     _check_at_least_one("max_running", task.max_running)
     if task.dedup is not None:
         window = task.dedup.window_seconds

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from weft.errors import NotFound, WeftError
 from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
 from weft.projects.model import CODED_KINDS, Code
@@ -16,6 +18,7 @@ from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
 from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
+from weft.workers.log_keeper import kept_log
 from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "executed", "folder", "lease", "log", "root", "secrets", "stopped", "task")
+    __slots__ = ("ending", "executed", "folder", "hurried", "lease", "log", "root", "secrets", "stopped", "task")
 
     def __init__(self, lease: Lease, root: Path) -> None:
         self.lease, self.root = lease, root
@@ -45,6 +48,7 @@ class Running:
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.executed = False
+        self.hurried = asyncio.Event()
         self.ending: Ending | None = None
 
     def make_folder(self) -> Path:
@@ -56,6 +60,8 @@ class Running:
 
     def stop(self, why: str) -> None:
         """Stop it once; the first reason counts, except that a lost lease overrides. What has ended is left alone."""
+        if why in ("drain", "lost"):
+            self.hurried.set()
         if self.executed or self.stopped == "lost" or (self.stopped and why != "lost"):
             return
         self.stopped = why
@@ -114,8 +120,9 @@ async def _see_through(running: Running, tools: Tools) -> None:
     if running.stopped == "lost":
         running.log.close()
     else:
-        log_key = await _keep_log(running, tools.blobs)
-        running.ending = _ending(running, ended, log_key)
+        log_key, problem = await _keep_log(running, tools.blobs)
+        ending = _ending(running, ended, log_key)
+        running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem))))
     if running.folder is not None:
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
 
@@ -174,19 +181,11 @@ def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:
     )
 
 
-async def _keep_log(running: Running, blobs: Blobs) -> str | None:
-    if not running.log.written:
-        running.log.close()
-        return None
-    key = f"logs/{running.lease.run_id}/{running.lease.attempt}.log"
+async def _keep_log(running: Running, blobs: Blobs) -> tuple[str | None, str]:
     try:
-        await blobs.put(key, running.log.whole())
-    except (OSError, WeftError) as problem:
-        log.error("log not kept", extra={"run_id": running.lease.run_id, "why": str(problem)})
-        return None
+        return await kept_log(blobs, running.lease.run_id, running.lease.attempt, running.log, running.hurried)
     finally:
         running.log.close()
-    return key
 
 
 def _ending(running: Running, ended: Ended | None, log_key: str | None) -> Ending:

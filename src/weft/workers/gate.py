@@ -141,9 +141,9 @@ class Gate:
         """Drop the pieces of logs whose attempt nobody holds any more: no other piece can come. How many logs."""
         begun = await self._uploads.begun()
         held = await self._db.read(lambda tx: _holders(tx, [run_id for run_id, _ in begun]))
-        left = begun.keys() - held.keys()
-        for attempt in left:
-            await self._uploads.forget(begun[attempt])
+        left = [attempt for attempt in begun if attempt not in held]
+        for run_id, number in left:
+            await self._uploads.forget(run_id, number)
         return len(left)
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import random
 import re
 import secrets
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import NoneType
 from typing import TypeVar
@@ -19,6 +18,7 @@ from weft.runs.model import Ending, Lease
 from weft.workers import wire
 from weft.workers.link import ANSWER_SECONDS, Link
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
+from weft.workers.spool import LogSpool
 
 PATIENCE_SECONDS = 5.0
 """How long a call is made again before its caller hears of it."""
@@ -30,7 +30,6 @@ CARRY_SECONDS = 60.0
 CODE_SECONDS = 300.0
 """How long an archive may take to arrive."""
 CODE_KEY = re.compile(r"code/([0-9a-f]{64})")
-LOG_KEY = re.compile(r"logs/(\d+)/(\d+)\.log")
 
 T = TypeVar("T")
 
@@ -163,18 +162,18 @@ class RemoteBlobs:
         self._protocol, self._patience = protocol, patience
 
     async def put(self, key: str, data: bytes) -> None:
-        named = LOG_KEY.fullmatch(key)
-        if named is None:
-            raise NotAllowed(f"a remote worker keeps logs, and nothing under {key}")
-        path = f"/v1/worker/logs/{named[1]}/{named[2]}?worker_id={self._protocol.worker_id}"
-        deadline = time.monotonic() + self._patience
+        raise NotAllowed(f"a remote worker keeps logs, and nothing under {key}")
+
+    async def keep_log(self, run_id: int, attempt: int, spool: LogSpool) -> None:
+        """Upload a log; the line may be cut for as long as this is patient, between any two pieces."""
+        path = f"/v1/worker/logs/{run_id}/{attempt}?worker_id={self._protocol.worker_id}"
         offset = 0
-        while offset < len(data):
-            left = max(0.0, deadline - time.monotonic())
+        while offset < spool.size:
             try:
-                offset = await self._put_piece(path, data, offset, left)
+                offset = await self._put_piece(path, spool, offset)
             except Conflict:  # a piece before this one is missing
-                offset = (await self._protocol.link.call("GET", path, wire.Received, patience=left)).received
+                told = await self._protocol.link.call("GET", path, wire.Received, patience=self._patience)
+                offset = told.received
 
     async def get(self, key: str) -> bytes | None:
         """The code of a run that the worker holds; it reads nothing else."""
@@ -190,10 +189,10 @@ class RemoteBlobs:
     async def keys(self, folder: str) -> list[str]:
         raise NotAllowed("a remote worker lists no blobs")
 
-    async def _put_piece(self, path: str, data: bytes, offset: int, patience: float) -> int:
-        piece = data[offset : offset + wire.PIECE]
-        path = f"{path}&offset={offset}&total={len(data)}"
+    async def _put_piece(self, path: str, spool: LogSpool, offset: int) -> int:
+        piece = spool.read(offset, wire.PIECE)
+        path = f"{path}&offset={offset}&total={spool.size}"
         received = await self._protocol.link.call(
-            "PUT", path, wire.Received, data=piece, patience=patience, seconds=CARRY_SECONDS
+            "PUT", path, wire.Received, data=piece, patience=self._patience, seconds=CARRY_SECONDS
         )
         return received.received

@@ -60,12 +60,21 @@ class LogSpool:
         self.shipped += len(data)
         self.seq += 1
 
-    def whole(self) -> bytes:
-        """All that was kept, with a last line that says what was not."""
-        kept = os.pread(self._file, self.written, 0) if self._file >= 0 else b""
+    @property
+    def size(self) -> int:
+        """How many bytes are read back, with a last line that says what was not kept."""
+        return self.written + len(self._note())
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on."""
+        kept = os.pread(self._file, max(0, min(size, self.written - offset)), offset) if self._file >= 0 else b""
+        after = max(0, offset - self.written)
+        return kept + self._note()[after : after + size - len(kept)]
+
+    def _note(self) -> bytes:
         if not self.dropped:
-            return kept
-        return kept + f"\n[weft] {self.dropped} bytes dropped: the log is capped at {self._cap} bytes\n".encode()
+            return b""
+        return f"\n[weft] {self.dropped} bytes dropped: the log is capped at {self._cap} bytes\n".encode()
 
     def close(self) -> None:
         if self._file >= 0:

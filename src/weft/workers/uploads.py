@@ -1,15 +1,15 @@
-"""Logs that arrive in pieces. Pieces are blobs, so that the next one may come through another gateway."""
+"""Logs that arrive in pieces. A piece is a segment of the kept log at once, so that the next one may come through
+another gateway, and a long log need not fit into anybody's memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from weft.errors import Conflict, Invalid
 from weft.ports import Blobs
+from weft.runs.log_shelf import Segment, forget_log, index_of, keep_index, keep_log, keep_segment, open_log, segment_key
 from weft.workers.wire import LARGEST_LOG, PIECE, log_key
 
-PIECES = "uploads"
-"""Where pieces are until their log is whole. What lies here for long was left behind."""
+BEGUN = "uploads"
+"""Where each log is noted until it is whole. What is noted here for long was left behind."""
 
 Attempt = tuple[int, int]
 """A run, and which of its attempts."""
@@ -23,50 +23,53 @@ class Uploads:
 
     async def received(self, run_id: int, attempt: int) -> int:
         """How many bytes are there, from the start."""
-        whole = await self._blobs.get(log_key(run_id, attempt))
+        whole = await open_log(self._blobs, log_key(run_id, attempt))
         if whole is not None:
-            return len(whole)
-        return sum([len(piece) for piece in await self._pieces(run_id, attempt)])
+            return whole.size
+        return PIECE * await self._pieces(run_id, attempt)
 
     async def take(self, run_id: int, attempt: int, data: bytes, *, offset: int, total: int) -> int:
         """Keep the bytes from ``offset`` on; with the last of ``total`` the log is whole."""
         _check(len(data), offset, total)
+        key, number = log_key(run_id, attempt), offset // PIECE
         if len(data) == total:
-            await self._blobs.put(log_key(run_id, attempt), data)
+            await keep_log(self._blobs, key, total, lambda start, size: data[start : start + size])
             return total
-        number = offset // PIECE
-        if number and await self._blobs.get(_piece_key(run_id, attempt, number - 1)) is None:
+        if number and await self._blobs.get(segment_key(key, number - 1)) is None:
             raise Conflict(f"the log of run {run_id} has no bytes before {offset} yet; ask how far it is")
-        await self._blobs.put(_piece_key(run_id, attempt, number), data)
+        if await index_of(self._blobs, key) is not None:  # the answer to its last piece was lost
+            return total
+        if not number:
+            await self._blobs.put(_note(run_id, attempt), b"")
+        await keep_segment(self._blobs, key, number, data)
         if offset + len(data) == total:
-            await self._join(run_id, attempt, total)
+            await self._complete(run_id, attempt, total)
         return offset + len(data)
 
-    async def begun(self) -> dict[Attempt, list[str]]:
-        """The keys of the pieces of each log that is not whole."""
-        found: dict[Attempt, list[str]] = {}
-        for key in await self._blobs.keys(PIECES):
-            _, run_id, attempt, _ = key.split("/")
-            found.setdefault((int(run_id), int(attempt)), []).append(key)
-        return found
+    async def begun(self) -> list[Attempt]:
+        """Those whose log is not whole."""
+        return [(int(run_id), int(attempt)) for _, run_id, attempt in map(_split, await self._blobs.keys(BEGUN))]
 
-    async def forget(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            await self._blobs.delete(key)
+    async def forget(self, run_id: int, attempt: int) -> None:
+        """Drop the pieces of a log that will not be whole; one that is whole stays."""
+        key = log_key(run_id, attempt)
+        if await index_of(self._blobs, key) is None:
+            await forget_log(self._blobs, key)
+        await self._blobs.delete(_note(run_id, attempt))
 
-    async def _join(self, run_id: int, attempt: int, total: int) -> None:
-        pieces = await self._pieces(run_id, attempt)
-        whole = b"".join(pieces)
-        if len(whole) != total:
-            raise Conflict(f"the log of run {run_id} has {len(whole)} of {total} bytes; ask how far it is")
-        await self._blobs.put(log_key(run_id, attempt), whole)
-        await self.forget(_piece_key(run_id, attempt, number) for number in range(len(pieces)))
+    async def _complete(self, run_id: int, attempt: int, total: int) -> None:
+        key = log_key(run_id, attempt)
+        sizes = [min(PIECE, total - offset) for offset in range(0, total, PIECE)]
+        await keep_index(self._blobs, key, [Segment(size) for size in sizes])
+        await self._blobs.delete(_note(run_id, attempt))
 
-    async def _pieces(self, run_id: int, attempt: int) -> list[bytes]:
-        pieces: list[bytes] = []
-        while (piece := await self._blobs.get(_piece_key(run_id, attempt, len(pieces)))) is not None:
-            pieces.append(piece)
-        return pieces
+    async def _pieces(self, run_id: int, attempt: int) -> int:
+        """How many are there one after another."""
+        key, count = log_key(run_id, attempt), 0
+        there = set(await self._blobs.keys(key.removesuffix(".log")))
+        while segment_key(key, count) in there:
+            count += 1
+        return count
 
 
 def _check(size: int, offset: int, total: int) -> None:
@@ -76,5 +79,9 @@ def _check(size: int, offset: int, total: int) -> None:
         raise Invalid("offset", offset, f"each piece but the last must have {PIECE} bytes and begin at a multiple")
 
 
-def _piece_key(run_id: int, attempt: int, number: int) -> str:
-    return f"{PIECES}/{run_id}/{attempt}/{number}"
+def _note(run_id: int, attempt: int) -> str:
+    return f"{BEGUN}/{run_id}/{attempt}"
+
+
+def _split(key: str) -> list[str]:
+    return key.split("/")

@@ -20,7 +20,8 @@ VERSION_HEADER = "Weft-Protocol"
 
 PIECE = 1 << 19
 """Bytes of a log that travel in one call."""
-LARGEST_LOG = 16 << 20
+LARGEST_LOG = 1_000_001_000
+"""What a task may ask for, and a line that says what was dropped."""
 LARGEST_FINISH = 4 << 20
 LARGEST_HARVEST = 24 << 20
 LARGEST_BATCH = 600_000

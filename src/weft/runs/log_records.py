@@ -1,0 +1,207 @@
+"""What the bytes of a log say: records with fields, and lines that were simply printed.
+
+A spider's agent writes a record as RS, an object in JSON and a line end; everything else is text. Nothing that a run
+prints can forge a record's head in text, steer a terminal or grow without bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+MARK = b"\x1e"
+"""Begins a record."""
+LONGEST_LINE = 32 << 10
+"""Characters of a line that are shown; of the rest, how many there are."""
+LONGEST_RECORD = 1 << 20
+"""Bytes of a line that are looked at; what follows in it is counted."""
+LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
+
+_PRINTED = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})? \[([^\]\s]{1,200})\] ([A-Z]{4,8}): (.*)", re.DOTALL
+)
+_STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_INDENT = "    "
+
+
+class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a run has said; a printed line has a message and nothing else."""
+
+    message: str = ""
+    at: int | None = None
+    """Microseconds since 1970."""
+    level: str = ""
+    logger: str = ""
+    url: str | None = None
+    status: int | None = None
+    spider: str | None = None
+    run_id: int | str | None = None
+    exception: str | None = None
+
+    @property
+    def weight(self) -> int:
+        """How grave it is; 0 where nobody said."""
+        return LEVELS.get(self.level, 0)
+
+    @property
+    def text(self) -> str:
+        """As Scrapy writes it, with further lines below and indented, so that none of them looks like a record."""
+        body = self.message if self.exception is None else f"{self.message}\n{self.exception}"
+        if not self.level:
+            return "\n".join(_tame(line) for line in body.split("\n"))
+        head = f"{_moment(self.at)} [{_tame(self.logger) or 'root'}] {self.level}: "
+        first, *others = (_tame(line) for line in body.rstrip("\n").split("\n"))
+        return "\n".join([head + first, *(_INDENT + line for line in others)])
+
+
+class LogParser:
+    """Makes records of the bytes of a log, which may come in pieces that are cut anywhere."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._skipped = 0
+
+    def feed(self, data: bytes) -> list[LogRecord]:
+        """The records that are complete now."""
+        found: list[LogRecord] = []
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._hold(line)
+            found += self._take()
+        self._hold(rest)
+        return found
+
+    def end(self) -> list[LogRecord]:
+        """What was said last, without a line end."""
+        return self._take() if self._held or self._skipped else []
+
+    def _hold(self, data: bytes) -> None:
+        room = max(0, LONGEST_RECORD - len(self._held))
+        self._held += data[:room]
+        self._skipped += max(0, len(data) - room)
+
+    def _take(self) -> list[LogRecord]:
+        line, skipped = bytes(self._held), self._skipped
+        self._held.clear()
+        self._skipped = 0
+        return list(_records(line, skipped))
+
+
+def records_of(data: bytes) -> list[LogRecord]:
+    """The records of a whole log."""
+    parser = LogParser()
+    return parser.feed(data) + parser.end()
+
+
+def safe_cut(data: bytes) -> int:
+    """How many bytes of ``data`` can be shown as text without what follows: not half a record, nor half a character."""
+    line = data.rfind(b"\n") + 1
+    mark = data.find(MARK, line)
+    return mark if mark >= 0 else line + whole_characters(data[line:])
+
+
+def shown(data: bytes) -> str:
+    """Bytes up to a safe cut, as text for people. A line that goes on later is left open."""
+    *lines, rest = data.split(b"\n")
+    whole = [record.text + "\n" for line in lines for record in _records(line, 0)]
+    return "".join([*whole, *_open_text(rest)])
+
+
+def whole_characters(data: bytes) -> int:
+    """How many bytes there are before a UTF-8 character that is cut off at the end."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
+            return len(data) - back if length > back else len(data)
+    return len(data)
+
+
+class LogText:
+    """Shows a log that comes in pieces as text; a printed line is shown as far as it is known, a record when whole."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes, *, last: bool = False) -> str:
+        data = self._held + data
+        cut = len(data) if last or len(data) > LONGEST_RECORD else safe_cut(data)
+        self._held = data[cut:]
+        return shown(data[:cut])
+
+
+def _open_text(rest: bytes) -> Iterator[str]:
+    if MARK in rest:
+        yield "\n".join(record.text for record in _records(rest, 0))
+    elif rest:
+        yield _tame(rest.decode("utf-8", "replace"))
+
+
+def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
+    """What one line says: a record may follow text that had no line end, and no record holds the mark."""
+    before, *marked = line.split(MARK)
+    if before or not marked:
+        yield _printed(before.decode("utf-8", "replace"), skipped if not marked else 0)
+    for number, part in enumerate(marked, 1):
+        yield _record(part, skipped if number == len(marked) else 0)
+
+
+def _record(part: bytes, skipped: int) -> LogRecord:
+    try:
+        said = msgspec.json.decode(part, type=dict[str, Any])
+        return _clipped(msgspec.convert(_known(said), LogRecord))
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError):
+        return _printed(part.decode("utf-8", "replace"), skipped)
+
+
+def _known(said: dict[str, Any]) -> dict[str, Any]:
+    level = str(said.get("level") or "INFO").upper()
+    texts = {name: str(said[name]) for name in ("message", "logger", "url", "spider", "exception") if said.get(name)}
+    numbers = {name: said[name] for name in ("at", "status", "run_id") if said.get(name) is not None}
+    return texts | numbers | {"level": level if level in LEVELS else "INFO"}
+
+
+def _clipped(record: LogRecord) -> LogRecord:
+    if len(record.message) <= LONGEST_LINE and len(record.exception or "") <= LONGEST_LINE:
+        return record
+    exception = None if record.exception is None else _clip(record.exception, 0)
+    return msgspec.structs.replace(record, message=_clip(record.message, 0), exception=exception)
+
+
+def _printed(line: str, skipped: int) -> LogRecord:
+    line = _clip(line.removesuffix("\r"), skipped)
+    found = _PRINTED.fullmatch(line)
+    if found is None or found[3] not in LEVELS or (at := _microseconds(found[1])) is None:
+        return LogRecord(message=line)
+    return LogRecord(at=at, logger=found[2], level=found[3], message=found[4])
+
+
+def _clip(text: str, skipped: int) -> str:
+    more = max(0, len(text) - LONGEST_LINE) + skipped
+    return f"{text[:LONGEST_LINE]} […{more} more]" if more else text
+
+
+def _tame(line: str) -> str:
+    """The line without what steers a terminal; other control characters are written out."""
+    if line.isprintable():
+        return line
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], _STEERING.sub("", line))
+
+
+def _moment(at: int | None) -> str:
+    try:
+        return datetime.fromtimestamp((at or 0) / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "0000-00-00 00:00:00"
+
+
+def _microseconds(text: str) -> int | None:
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
+    except ValueError:
+        return None
