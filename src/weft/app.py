@@ -26,8 +26,9 @@ from weft.access.users import Users
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
-from weft.equipment import card_of, habits_of, open_executor
+from weft.equipment import card_of, habits_of, open_executor, open_shelf
 from weft.items.collecting import Collector
+from weft.items.comparer import Comparer
 from weft.items.datasets import Datasets
 from weft.items.items import Items
 from weft.live.tail import Tail
@@ -95,6 +96,7 @@ class App:
     tasks: Tasks
     scheduler: Scheduler
     tail: Tail
+    comparer: Comparer
     webhooks: Webhooks
     courier: Courier
     keeping: asyncio.Task[None] | None = None
@@ -122,7 +124,7 @@ class App:
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""
         if not await self.tasks.all() and not await self.runs.find({}, limit=1):
-            # Without a port there is nothing for the example to check.
+            # Without a port there is nothing for the examples to check or to crawl.
             wanted = taskfile.read(Path(__file__).parent / "examples" / "tasks.toml")
             await self.tasks.apply(_on_port(wanted, self.config.port))
 
@@ -189,6 +191,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         tasks=Tasks(db, runs, clock, check_spec),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
         tail=Tail(db, clock),
+        comparer=Comparer(db, clock),
         webhooks=Webhooks(db, sealer, clock),
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
     )
@@ -199,7 +202,7 @@ def _on_port(wanted: Wanted, port: int) -> Wanted:
     tasks = (
         replace(task, params=task.params | ({"port": port} if "port" in task.params else {})) for task in wanted.tasks
     )
-    return Wanted(tuple(t for t in tasks if port or "port" not in t.params), wanted.projects)
+    return Wanted(tuple(t for t in tasks if port or ("port" not in t.params and t.kind != "spider")), wanted.projects)
 
 
 def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
@@ -224,6 +227,7 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         open_executor,
         folder=config.folder / "runs" / name,
         habits=habits_of(config),
+        code=open_shelf(config, app.blobs).using,
     )
 
 

@@ -12,6 +12,9 @@ from weft import __version__
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_processes
 from weft.config import Config
+from weft.ports import Blobs
+from weft.workers.code import Shelf
+from weft.workers.environments import Environments
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
 from weft.workers.worker import Habits
@@ -28,6 +31,11 @@ def card_of(config: Config, name: str) -> Card:
         capacity=config.capacity,
         labels=config.label_set,
     )
+
+
+def open_shelf(config: Config, blobs: Blobs) -> Shelf:
+    """Where the workers of this machine keep code and environments."""
+    return Shelf(config.folder / "code", blobs, Environments(config.folder / "environments"))
 
 
 def habits_of(config: Config, listen_seconds: float = 0.0) -> Habits:

@@ -30,6 +30,7 @@ KINDS = {
     "run_finished": "a run has ended; data: state, outcome, reason",
     "run_cancel_requested": "somebody asked for a running run to stop",
     "items_collected": "a run has yielded items, told once a second at most; data: attempt, items (so far)",
+    "run_drifted": "a run that succeeded differs from those before it; data: attempt, marks",
     "dataset_created": "a dataset was made for the items of a spider; data: dataset",
     "dataset_changed": "the key fields or the schema of a dataset were changed; data: dataset",
     "ticks_missed": "a schedule was due and its misfire policy said no; data: count, first, last",

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from weft.config import Config
-from weft.equipment import card_of, habits_of, open_executor
+from weft.equipment import card_of, habits_of, open_executor, open_shelf
 from weft.workers.enrolment import enrolled
 from weft.workers.heart import Heart
 from weft.workers.link import Link
@@ -21,16 +21,17 @@ class Outpost:
     def __init__(self, config: Config, name: str, link: Link) -> None:
         protocol = RemoteProtocol(link)
         self._link, self._heart = link, Heart(protocol, config.heartbeat_seconds)
-        self.is_refused = False
+        self.is_refused, blobs = False, RemoteBlobs(protocol)
         self.worker = Worker(
             card_of(config, name),
             protocol,
             self._heart,
             RemoteBroker(protocol),
-            RemoteBlobs(protocol),
+            blobs,
             open_executor,
             folder=config.folder / "runs" / name,
             habits=habits_of(config, listen_seconds=LONGEST_WAIT_SECONDS),
+            code=open_shelf(config, blobs).using,
         )
         protocol.on_refused = self._refuse
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -153,3 +153,11 @@ class Executor(Protocol):
 
     def breakers(self) -> Collection[Breaker]:
         """The circuit breakers that this executor holds; empty where it has none."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """What an executor may have besides, where a first run would start slowly."""
+
+    async def prepare(self, code: ReadyCode, folder: Path) -> None:
+        """Get ready for runs of this code, whose folders will be in ``folder``. May fail: the run then starts slowly."""

@@ -13,6 +13,7 @@ import typer
 
 from weft.app import App
 from weft.cli.first_admin import welcome
+from weft.cli.first_examples import deploy_example
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
 from weft.config import Config
 from weft.errors import DatabaseDown, Invalid
@@ -36,7 +37,7 @@ def serve(
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for none.")] = None,
     config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
     roles: Annotated[str, typer.Option(help="What this process does: gateway, scheduler.")] = "gateway,scheduler",
-    examples: Annotated[bool, typer.Option(help="Add two example tasks to a new database.")] = False,
+    examples: Annotated[bool, typer.Option(help="Add example tasks and their demo site to a new database.")] = False,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run the control process: it fires schedules, watches workers and answers health checks."""
@@ -73,6 +74,8 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     if examples:
         await _see_to(app.add_examples, stopped)
     duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
+    if examples:  # to look at its code takes a moment, for which nobody should wait
+        duties.append(asyncio.create_task(_see_to(partial(deploy_example, app), stopped)))
     settle()
     await stopped.wait()
     log.info("control process stops")
@@ -113,6 +116,7 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("fire schedules", app.scheduler.tick, until_next),
         repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
+        repeat("compare runs", app.comparer.tick, every(2.0)),
         repeat("send webhooks", app.courier.tick, every(0.5)),
         repeat("forget old deliveries", app.courier.forget_old, every(3600.0)),
         repeat("forget unfinished uploads", app.gate.forget_uploads, every(3600.0)),

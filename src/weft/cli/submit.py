@@ -59,7 +59,7 @@ def submit(
     definition |= {"labels": label or [], "tags": tag or [], "timeout_seconds": timeout, "retry": {"count": retries}}
 
     async def queue(weft: App) -> Submitted:
-        return (await weft.runs.submit([_new_run(definition, key)]))[0]
+        return (await weft.runs.submit([new_run(definition, key)]))[0]
 
     queue_and_stay(context, queue, wait=wait, follow=follow)
 
@@ -100,7 +100,7 @@ def read_object(what: str, text: str) -> dict[str, Any]:
     return value
 
 
-def _new_run(definition: dict[str, Any], key: str | None) -> NewRun:
+def new_run(definition: dict[str, Any], key: str | None) -> NewRun:
     """The run as a task of this definition would make it, checked by its executor."""
     from msgspec.structs import replace
 

@@ -44,16 +44,18 @@ def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, work
 
 def lock_stats(tx: Transaction, places: Collection[Place]) -> dict[Place, Any]:
     """What is known of these attempts; nobody else counts their items until this transaction has ended."""
+    if not places:
+        return {}
     each = [and_(run_stats.c.run_id == run_id, run_stats.c.attempt == attempt) for run_id, attempt in sorted(places)]
     query = select(run_stats).where(or_(*each)).order_by(run_stats.c.run_id, run_stats.c.attempt).with_for_update()
-    return {(row.run_id, row.attempt): row for row in tx.rows(query)} if each else {}
+    return {(row.run_id, row.attempt): row for row in tx.rows(query)}
 
 
 def begin_stats(tx: Transaction, place: Place, dataset_id: int, at: Moment) -> None:
     """Begin to count the items of an attempt, unless somebody has."""
     counts = dict.fromkeys(("items", "new_things", "changed_things", "refused", "invalid", "told_at"), 0)
     row = {"run_id": place[0], "attempt": place[1], "dataset_id": dataset_id, "next_seq": 1, "stats": "{}", "at": at}
-    insert_missing(tx, run_stats, row | counts)
+    insert_missing(tx, run_stats, row | counts | {"uncompared": place[0]})
 
 
 def save_stats(tx: Transaction, rows: Sequence[Row]) -> None:

@@ -28,3 +28,8 @@ def codes(tx: Transaction, wanted: Collection[Wanted]) -> dict[Wanted, Code]:
     rows = store.pinned(tx, sought) if sought else ()
     found = {(row.project, row.version): msgspec.json.decode(row.code, type=Code) for row in rows}
     return {asked: found[key] for asked, key in exact.items() if key in found}
+
+
+def min_isolations(tx: Transaction, projects: Collection[str]) -> dict[str, str]:
+    """How walled in the runs of each of these projects must be, where that was said."""
+    return store.min_isolations(tx, projects)

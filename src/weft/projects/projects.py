@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.access.model import NAME
-from weft.access.witness import tell
+from weft.access.witness import Told, tell_all
 from weft.clock import Clock, iso
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
@@ -169,7 +169,7 @@ class Projects:
         store.set_current(tx, new.project, new.version)
         data = {"version": new.version, "before": before, "digest": new.digest, "by": new.deployed_by}
         append(tx, [Fact("version_deployed", new.project, data=data)], self._clock())
-        tell(tx, after=_told(new))
+        _tell(tx, new, after=_told(new))
         return new
 
     def _use(self, tx: Transaction, wanted: Version) -> Version:
@@ -178,7 +178,7 @@ class Projects:
             store.set_current(tx, wanted.project, wanted.version)
             data = {"version": wanted.version, "before": before}
             append(tx, [Fact("version_used", wanted.project, data=data)], self._clock())
-        tell(tx, before={"current": before}, after={"current": wanted.version})
+        _tell(tx, wanted, before={"current": before}, after={"current": wanted.version})
         return replace(wanted, is_current=True)
 
     def _delete(self, tx: Transaction, project: str, version: str) -> str:
@@ -194,7 +194,7 @@ class Projects:
         if found.is_current:
             store.set_current(tx, project, None)
         append(tx, [Fact("version_deleted", project, data={"version": version})], self._clock())
-        tell(tx, before=_told(found))
+        _tell(tx, found, before=_told(found))
         return found.digest
 
     async def _forget(self, digest: str) -> None:
@@ -266,3 +266,8 @@ def _told(version: Version) -> dict[str, Any]:
     """What the audit log is told of a version."""
     spiders = [each.name for each in version.spiders[:100]]
     return {"digest": version.digest, "deployed_at": iso(version.deployed_at), "spiders": spiders}
+
+
+def _tell(tx: Transaction, version: Version, *, before: Any = None, after: Any = None) -> None:
+    told = Told(before=before, after=after, project=version.project, target=f"version {version.version}")
+    tell_all(tx, [told])

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import delete, insert, or_, select, tuple_, update
 
+from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
@@ -91,6 +92,19 @@ def currents(tx: Transaction, names: Collection[str]) -> dict[str, str]:
     query = select(projects.c.name, projects.c.current_version)
     rows = tx.rows(query.where(projects.c.name.in_(sorted(names)), projects.c.current_version.is_not(None)))
     return {row.name: row.current_version for row in rows}
+
+
+def min_isolations(tx: Transaction, names: Collection[str]) -> dict[str, str]:
+    """How walled in the runs of each of these projects must be, where that was said."""
+    query = select(projects.c.name, projects.c.min_isolation)
+    rows = tx.rows(query.where(projects.c.name.in_(sorted(names)), projects.c.min_isolation.is_not(None)))
+    return {row.name: row.min_isolation for row in rows}
+
+
+def deployed_since(tx: Transaction, at: Moment) -> list[Code]:
+    """The code of every version that was deployed after ``at``."""
+    rows = tx.rows(select(versions.c.code).where(versions.c.deployed_at > at))
+    return [msgspec.json.decode(row.code, type=Code) for row in rows]
 
 
 def current_spiders(tx: Transaction) -> dict[str, tuple[Spider, ...]]:

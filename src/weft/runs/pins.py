@@ -26,8 +26,11 @@ class Pins:
         wanted = {key for run in new if (key := _wanted(run)) is not None}
         if not wanted:
             return new
-        codes = pinning.codes(tx, wanted)
-        return [_with(run, codes.get(key)) if (key := _wanted(run)) is not None else run for run in new]
+        codes, floors = pinning.codes(tx, wanted), pinning.min_isolations(tx, {project for project, _ in wanted})
+        return [
+            _with(run, codes.get(key), floors.get(run.project)) if (key := _wanted(run)) is not None else run
+            for run in new
+        ]
 
     def checked(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[NewRun]:
         """The same for runs that somebody asks for now. Raises where there is no such version, or no such spider."""
@@ -41,8 +44,10 @@ class Pins:
         code, spider = run.spec.code, str(run.spec.spec.get("spider", ""))
         if code is None:
             wanted = run.spec.spec.get("version")
-            raise NotFound("version", f"{wanted} of project {run.project}") if wanted else NotFound(
-                "deployed version of project", f"{run.project}; `weft deploy` makes one"
+            raise (
+                NotFound("version", f"{wanted} of project {run.project}")
+                if wanted
+                else NotFound("deployed version of project", f"{run.project}; `weft deploy` makes one")
             )
         known = self._spiders_of(tx, run.project, code)
         if spider not in known:
@@ -65,5 +70,9 @@ def _wanted(run: NewRun) -> tuple[str, str | None] | None:
     return run.project, str(version) if version is not None else None
 
 
-def _with(run: NewRun, code: Code | None) -> NewRun:
-    return run if code is None else replace(run, spec=replace(run.spec, code=code))
+def _with(run: NewRun, code: Code | None, floor: str | None) -> NewRun:
+    """The run with its code, and at least as walled in as its project wants; levels compare as texts."""
+    spec = dict(run.spec.spec)
+    if floor is not None and str(spec.get("isolation") or "") < floor:
+        spec["isolation"] = floor
+    return replace(run, spec=replace(run.spec, spec=spec, code=code))

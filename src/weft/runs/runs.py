@@ -22,6 +22,7 @@ from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.listing import Found, Listing
 from weft.runs.log_shelf import KeptLog, log_in_memory, open_log
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
+from weft.runs.pins import Pins
 from weft.runs.repeats import SAME_TARGET, Answer, Twin, digest, earlier, resolved, same_request
 
 RECOUNT_SECONDS = 1.0
@@ -34,6 +35,7 @@ class Runs:
     def __init__(self, db: Database, blobs: Blobs, bell: Bell, clock: Clock) -> None:
         self._db, self._blobs, self._bell, self._clock = db, blobs, bell, clock
         self._submit_together = Together(db, self.admit_all, len)
+        self._pins = Pins()
         self._lane_ids: dict[Lane, int] = {}
         self._waiting: dict[str, tuple[float, int, int | None]] = {}
 
@@ -55,7 +57,7 @@ class Runs:
         answers: list[Answer] = self._known(tx, new)
         fresh = [position for position, answer in enumerate(answers) if answer is None]
         self._check_bounds(tx, [new[position] for position in fresh])
-        ids = self.queue(tx, [new[position] for position in fresh])
+        ids = self.queue(tx, self._pins.checked(tx, [new[position] for position in fresh]))
         for position, run_id in zip(fresh, ids, strict=True):
             answers[position] = Submitted(run_id)
         self._remember(tx, [(new[position], run_id) for position, run_id in zip(fresh, ids, strict=True)])
@@ -65,7 +67,7 @@ class Runs:
         """Queue runs in the caller's transaction without asking questions; workers hear of it once that commits."""
         if not new:
             return []
-        at = self._clock()
+        new, at = self._pins.pinned(tx, new), self._clock()
         lanes = [lane_of(run) for run in new]
         by_lane = {lane: self._lane_id(tx, lane) for lane in set(lanes)}
         ids = store.add(tx, new, [by_lane[lane] for lane in lanes], at)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +72,15 @@ class Running:
                 self.task.get_loop().call_later(LOST_GRACE_SECONDS, self.task.cancel)
 
 
-async def no_code(code: Code) -> ReadyCode:
+Codes = Callable[[Code], AbstractAsyncContextManager[ReadyCode]]
+"""Makes a project's code ready on this machine, for as long as it is used."""
+
+
+@asynccontextmanager
+async def no_code(code: Code) -> AsyncIterator[ReadyCode]:
     """For a worker that has no place to keep code."""
     raise NotFound("place on this worker for version", code.version)
+    yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +90,7 @@ class Tools:
     executor: Callable[[str], Executor]
     """By the kind of its task."""
     blobs: Blobs
-    code: Callable[[Code], Awaitable[ReadyCode]]
-    """Makes a project's code ready on this machine."""
+    code: Codes
     delivery: Delivery
 
 
@@ -144,10 +150,10 @@ async def _execute(running: Running, tools: Tools) -> Ended:
     try:
         chosen = tools.executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        work = _work(running, folder, await _code(lease, tools))
-        if work.code is not None:
-            tools.delivery.add(lease.run_id, lease.attempt, folder)
-        return proper(await chosen.execute(work), lease.kind)
+        async with _code(lease, tools) as code:
+            if code is not None:
+                tools.delivery.add(lease.run_id, lease.attempt, folder)
+            return proper(await chosen.execute(_work(running, folder, code)), lease.kind)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))
     except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
@@ -155,12 +161,15 @@ async def _execute(running: Running, tools: Tools) -> Ended:
         return Ended(outcome="failed", reason=f"the {lease.kind} executor failed: {type(problem).__name__}: {problem}")
 
 
-async def _code(lease: Lease, tools: Tools) -> ReadyCode | None:
+@asynccontextmanager
+async def _code(lease: Lease, tools: Tools) -> AsyncIterator[ReadyCode | None]:
     if lease.spec.code is not None:
-        return await tools.code(lease.spec.code)
-    if lease.kind in CODED_KINDS:
-        raise NotFound("version of project", lease.project)
-    return None
+        async with tools.code(lease.spec.code) as ready:
+            yield ready
+    elif lease.kind in CODED_KINDS:
+        raise NotFound("deployed version of project", lease.project)
+    else:
+        yield None
 
 
 def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:

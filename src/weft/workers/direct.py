@@ -14,6 +14,7 @@ from weft.errors import Conflict, LeaseLost
 from weft.events import Fact
 from weft.items.collecting import Collector
 from weft.items.model import Harvest
+from weft.projects.fresh import Fresh
 from weft.runs import lease_store
 from weft.runs.leases import Leases
 from weft.runs.model import Ending, Lease
@@ -30,7 +31,7 @@ class DirectProtocol:
 
     def __init__(self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, clock: Clock) -> None:
         self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
-        self._collector = collector
+        self._collector, self._fresh = collector, Fresh(clock)
         self._cards: dict[int, Card] = {}
 
     async def join(self, card: Card, *, key_id: int | None = None, request_id: str | None = None) -> int:
@@ -102,6 +103,7 @@ class DirectProtocol:
         return Orders(
             held=tuple((run_id, attempt) for run_id, attempt, _ in held),
             cancel=tuple((run_id, attempt) for run_id, attempt, cancel in held if cancel),
+            prepare=self._fresh.codes(tx),
         )
 
 

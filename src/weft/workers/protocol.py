@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.items.model import Harvest
+from weft.projects.model import Code
 from weft.runs.model import Ending, Lease
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -51,6 +52,8 @@ class Orders(msgspec.Struct, frozen=True):
     """Run and attempt of every lease that it holds."""
     cancel: tuple[tuple[int, int], ...] = ()
     """Those of them that somebody wants stopped."""
+    prepare: tuple[Code, ...] = ()
+    """Code that was deployed just now, and that runs may soon ask for."""
 
 
 class LogChunk(msgspec.Struct, frozen=True):

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import BrokerDown, WeftError
-from weft.ports import Blobs, Broker, Executor, ReadyCode
-from weft.projects.model import Code
+from weft.ports import Blobs, Broker, Executor
 from weft.runs.lanes import queues_for
 from weft.runs.model import Ending, Lease
-from weft.workers.attempt import Running, Tools, ending_of, no_code, see_through
+from weft.workers.attempt import Codes, Running, Tools, ending_of, no_code, see_through
 from weft.workers.breakers import Breakers
 from weft.workers.delivery import Delivery
 from weft.workers.heart import Heart
 from weft.workers.left_behind import deliver_left_behind
+from weft.workers.preparing import Preparations
 from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
 from weft.workers.reports import Reports
 from weft.workers.usage import usage
@@ -63,13 +63,14 @@ class Worker:
         executor: Callable[[str], Executor],
         *,
         folder: Path,
-        code: Callable[[Code], Awaitable[ReadyCode]] = no_code,
+        code: Codes = no_code,
         habits: Habits | None = None,
     ) -> None:
         self._card, self._protocol, self._heart = card, protocol, heart
         self._broker = broker
         self._delivery = Delivery(protocol)
         self._tools = Tools(executor, blobs, code, self._delivery)
+        self._preparations = Preparations(executor, code, folder)
         self._folder, self._habits = folder, habits or Habits()
         self._running: dict[tuple[int, int], Running] = {}
         self._id = 0
@@ -98,6 +99,7 @@ class Worker:
             await self._give_back()
             await self._reports.drain(self._hurried, self._habits.drain_seconds + TELL_SECONDS)
             beside = [reporting, shipping, delivering, leftover, *([self._rejoining] if self._rejoining else [])]
+            beside += self._preparations.under_way
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
@@ -273,6 +275,7 @@ class Worker:
             if key in self._running:
                 self._running[key].stop("cancel")
         self._settle_differences(set(orders.held))
+        self._preparations.begin(orders.prepare)
 
     def _settle_differences(self, held: set[tuple[int, int]]) -> None:
         """Give back leases that never reached us, and stop runs that are no longer ours.

@@ -34,6 +34,8 @@ class Crawl:
     settings: Mapping[str, Any]
     limits: Limits
     isolation: str
+    must_isolate: bool
+    """Whether it is rather not started than with less."""
     printed_bytes: int
 
     @classmethod
@@ -49,7 +51,15 @@ class Crawl:
             raise fields.refusal("isolation", f"it must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
         printed = fields.whole("log_bytes", PRINTED_BYTES, least=1_000, most=1 << 40)
         limits = Limits.of(spec.get("limits") or {})
-        return cls(spider, _arguments(fields), _settings(fields), limits, isolation, printed)
+        return cls(
+            spider=spider,
+            args=_arguments(fields),
+            settings=_settings(fields),
+            limits=limits,
+            isolation=isolation,
+            must_isolate="isolation" in fields,
+            printed_bytes=printed,
+        )
 
 
 def _arguments(fields: Fields) -> dict[str, str]:
@@ -95,6 +105,7 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
         "env": environment(work, code),
         "limits": {name: _whole(value) for name, value in msgspec.structs.asdict(crawl.limits).items()},
         "isolation": level,
+        "must_isolate": crawl.must_isolate,
         "read": reading(code),
         "write": [str(work.folder.absolute())],
         "jobdir": None,

@@ -28,7 +28,10 @@ AS_THIRD = ("/bin/sh", "-c", 'exec "$@" 3<&0 0</dev/null', "sh")
 """Gives a command its standard input as descriptor 3, where a zygote listens, and nothing as its standard input."""
 READY_WITHIN_SECONDS = 60.0
 MOST_IDLE = 8
-"""How many zygotes without runs are kept."""
+IDLE_SECONDS = 900.0
+"""How many zygotes without runs are kept, and how long."""
+UNFIT_SECONDS = 300.0
+"""How long code that cannot be forked is started cold, before that is tried again."""
 LOW_MEMORY = 0.1
 """Below this share of free memory, zygotes without runs are let go."""
 LARGEST_MESSAGE = 1 << 20
@@ -165,30 +168,34 @@ class Zygotes:
 
     def __init__(self) -> None:
         self._all: dict[Key, asyncio.Task[Zygote]] = {}
-        self._unfit: dict[Key, str] = {}
+        self._unfit: dict[Key, tuple[float, str]] = {}
 
     async def get(self, code: ReadyCode, order: Mapping[str, Any], env: Mapping[str, str]) -> Zygote:
         """The zygote of this code, made where there is none. Raises ``Unready`` where the code cannot be forked."""
         key = (code.digest, str(code.python), str(order["isolation"]))
-        if key in self._unfit:
-            raise Unready(self._unfit[key])
+        found_at, why = self._unfit.get(key, (float("-inf"), ""))
+        if time.monotonic() - found_at < UNFIT_SECONDS:
+            raise Unready(why)
         task = self._all.get(key)
         if task is None or (task.done() and (task.exception() is not None or task.result().is_gone)):
             task = self._all[key] = asyncio.create_task(_ready(code, order, env))
             self._let_go(key)
+            asyncio.get_running_loop().call_later(IDLE_SECONDS + READY_WITHIN_SECONDS, self._let_go)
         try:
             return await asyncio.shield(task)
         except Unready as unready:
-            self._unfit[key] = str(unready)
+            self._unfit[key] = (time.monotonic(), str(unready))
             raise
 
-    def _let_go(self, kept: Key) -> None:
-        """Close zygotes without runs: the least recently used beyond a number, and all where memory is short."""
+    def _let_go(self, kept: Key | None = None) -> None:
+        """Close zygotes without runs: the least recently used beyond a number, those that nobody has used for long,
+        and all where memory is short."""
         ready = [(key, task.result()) for key, task in self._all.items() if task.done() and not task.exception()]
         idle = sorted((z.used_at, key) for key, z in ready if z.is_idle and key != kept)
-        most = 0 if _memory_is_short() else MOST_IDLE
-        for _, key in idle[: max(len(idle) - most, 0)]:
-            self._all.pop(key).result().close()
+        most, long_ago = 0 if _memory_is_short() else MOST_IDLE, time.monotonic() - IDLE_SECONDS
+        for place, (used_at, key) in enumerate(idle):
+            if place < len(idle) - most or used_at < long_ago:
+                self._all.pop(key).result().close()
 
 
 async def _ready(code: ReadyCode, order: Mapping[str, Any], env: Mapping[str, str]) -> Zygote:
@@ -204,7 +211,7 @@ def _popen(
         argv,
         cwd=cwd,
         env=dict(env),
-        stdin=line,
+        stdin=line.fileno(),
         stdout=output.inlet,
         stderr=output.inlet,
         start_new_session=True,

@@ -134,9 +134,7 @@ def _cold(work: Work, code: ReadyCode, level: str, printed: Printed) -> Process:
     return Process(argv, cwd=work.folder, env=environment(work, code), sink=printed.take)
 
 
-async def _seen_through(
-    process: Process | Fork, work: Work, crawl: Crawl, printed: Printed
-) -> tuple[Met | None, int]:
+async def _seen_through(process: Process | Fork, work: Work, crawl: Crawl, printed: Printed) -> tuple[Met | None, int]:
     """Watch the process to its end; the limit that it met, if it did, and its exit code."""
     met: Met | None = None
     overseer = Overseer(work.folder, process.id, crawl.limits)

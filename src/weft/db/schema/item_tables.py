@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, PrimaryKeyConstraint, String, Text, UniqueConstraint
 
-from weft.db.schema.columns import Id, Json, Moment, Name, table
+from weft.db.schema.columns import Id, Json, Moment, Name, sparse, table
 
 run_stats = table(
     "run_stats",  # how an attempt that yields items goes: counted where they are stored, so that both agree
@@ -18,12 +18,15 @@ run_stats = table(
     Column("refused", BigInteger, nullable=False),  # lines that are no item
     Column("invalid", BigInteger, nullable=False),  # items that are not as the dataset's schema says
     Column("stats", Json, nullable=False),  # Scrapy's own, by its names
+    Column("profile", Json),  # of a run that succeeded: the figures that later ones are compared with
     Column("drift", Json),  # what differs from the runs before it
+    Column("uncompared", Id),  # the run, until it was compared
     Column("at", Moment, nullable=False),
     Column("told_at", Moment, nullable=False),  # when the last event told of its items
     PrimaryKeyConstraint("run_id", "attempt"),
     Index("run_stats_by_dataset", "dataset_id", "run_id", "attempt"),
 )
+sparse("run_stats_uncompared", run_stats.c.uncompared)
 
 datasets = table(
     "datasets",

@@ -1,0 +1,75 @@
+"""Compares each finished run with its own history, and marks what changed (``drift.py`` says what counts)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from weft import events
+from weft.clock import SECOND, Clock
+from weft.db.database import Database, Transaction
+from weft.events import Fact
+from weft.items import compare_store as store
+from weft.items.drift import MOST, Mark, Profile, drift
+
+MOST_AT_ONCE = 20
+SAMPLE = 1000
+"""Of so many items, the first of a run, it is counted which fields they have."""
+
+STATUS = "downloader/response_status_count/"
+
+
+class Comparer:
+    """A loop. Any number may run: what two of them find about a run is the same."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db, self._clock = db, clock
+
+    async def tick(self) -> int:
+        """Compare the runs that have ended since; return how many."""
+        if not await self._db.read(lambda tx: bool(store.uncompared(tx, 1))):
+            return 0
+        return await self._db.transact(self._compare)
+
+    def _compare(self, tx: Transaction) -> int:
+        ended = store.uncompared(tx, MOST_AT_ONCE)
+        for row in ended:
+            is_whole = row.state == "succeeded" and row.attempt == row.last_attempt
+            profile = profile_of(row, store.sample(tx, row.run_id, row.attempt, SAMPLE)) if is_whole else None
+            marks = self._marks(tx, row, profile) if profile is not None else []
+            store.compared(tx, row.run_id, row.attempt, _text(profile), _text(marks or None))
+            if marks:
+                data = {"attempt": row.attempt, "marks": [mark.text for mark in marks]}
+                events.append(tx, [Fact("run_drifted", row.project, row.run_id, row.task_id, data)], self._clock())
+        return len(ended)
+
+    def _marks(self, tx: Transaction, row: Any, profile: Profile) -> list[Mark]:
+        before = store.profiles_before(tx, row.dataset_id, row.run_id, MOST)
+        return drift(profile, [msgspec.json.decode(each, type=Profile) for each in before])
+
+
+def profile_of(row: Any, sample: Sequence[str]) -> Profile:
+    """A finished run in figures."""
+    stats = msgspec.json.decode(row.stats)
+    filled = Counter(name for text in sample for name, value in _fields(text) if value not in (None, "", [], {}))
+    answers = {name.removeprefix(STATUS): count for name, count in stats.items() if name.startswith(STATUS)}
+    responses = sum(answers.values()) or 1
+    return Profile(
+        items=row.items,
+        seconds=max((row.finished_at - row.started_at) / SECOND, 0.0),
+        errors=int(stats.get("log_count/ERROR") or 0),
+        fields={name: count / len(sample) for name, count in filled.items()},
+        statuses={name: count / responses for name, count in answers.items()},
+    )
+
+
+def _fields(text: str) -> list[tuple[str, Any]]:
+    data = msgspec.json.decode(text)
+    return list(data.items()) if isinstance(data, dict) else []
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
