@@ -22,7 +22,7 @@ def witness(app: App, context: Any) -> Witness:
 
 
 def _entry(context: Any, told: Told) -> dict[str, Any]:
-    noun, verb = context.command_path.split()[1:3]
+    noun, verb = _words(context)
     given = {name: _plain(value) for name, value in context.params.items() if value not in (None, False, [], ())}
     named = [each.name for each in context.command.params if each.param_type_name == "argument" and each.name in given]
     target = f"{noun.rstrip('s')} {', '.join(str(given[name]) for name in named)}".strip()
@@ -34,6 +34,12 @@ def _entry(context: Any, told: Told) -> dict[str, Any]:
         target=target if told.target is None else told.target,
         data={"given": given, **told.data},
     )
+
+
+def _words(context: Any) -> tuple[str, str]:
+    """The noun and the verb of the command; one that is a single word is named as the API names it."""
+    noun, *verb = context.command_path.split()[1:3]
+    return (noun, verb[0]) if verb else ("versions", noun)
 
 
 def user() -> str:

@@ -7,6 +7,7 @@ from types import TracebackType
 from weft.client.connection import Connection
 from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
+from weft.client.projects import RemoteProjects
 from weft.client.runs import RemoteRuns
 from weft.client.tasks import RemoteTasks
 from weft.client.workers import RemoteWorkers
@@ -18,6 +19,7 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.runs = RemoteRuns(connection)
+        self.projects = RemoteProjects(connection)
         self.tasks = RemoteTasks(connection)
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)

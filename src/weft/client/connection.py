@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -21,6 +21,7 @@ T = TypeVar("T")
 KINDS: dict[str, type[WeftError]] = {
     "invalid": errors.Invalid,
     "bad_request": errors.Invalid,
+    "rejected": errors.Rejected,
     "not_found": errors.NotFound,
     "conflict": errors.Conflict,
     "changed_meanwhile": errors.ChangedMeanwhile,
@@ -39,6 +40,7 @@ class Told(msgspec.Struct, frozen=True):
 
     code: str = ""
     detail: str = ""
+    traceback: str = ""
 
 
 class Connection:
@@ -67,32 +69,40 @@ class Connection:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        content: IO[bytes] | None = None,
+        seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        """Make one call; ``kind`` is the type of its answer, bytes for one that is no JSON."""
+        """Make one call; ``kind`` is the type of its answer, bytes for one that is no JSON.
+
+        ``content`` is a body that is no JSON; it is sent piece by piece.
+        """
         address = self.url + "/v1/" + "/".join(quote(str(part), safe="") for part in path)
         asked = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         sent = {**self._headers, **(headers or {})}
-        data = None
+        data: Any = None
+        if content is not None:
+            data, sent["Content-Type"] = content, "application/octet-stream"
         if body is not None:
             data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
-        status, content = await self._once(method, f"{address}?{urlencode(asked)}" if asked else address, data, sent)
+        whole = f"{address}?{urlencode(asked)}" if asked else address
+        status, answer = await self._once(method, whole, data, sent, seconds)
         if status >= 300:
-            raise self._refusal(status, content)
-        return content if kind is bytes else self._decoded(content, kind)
+            raise self._refusal(status, answer)
+        return answer if kind is bytes else self._decoded(answer, kind)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
     async def _once(
-        self, method: str, address: str, data: bytes | None, headers: Mapping[str, str]
+        self, method: str, address: str, data: Any, headers: Mapping[str, str], seconds: float
     ) -> tuple[int, bytes]:
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
-            self._session = aiohttp.ClientSession(timeout=timeout, trust_env=True)
+            self._session = aiohttp.ClientSession(trust_env=True)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         try:
             async with self._session.request(
-                method, address, data=data, headers=headers, ssl=self._ssl, allow_redirects=False
+                method, address, data=data, headers=headers, ssl=self._ssl, allow_redirects=False, timeout=timeout
             ) as answer:
                 return answer.status, await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
@@ -116,6 +126,8 @@ class Connection:
         kind = KINDS.get(told.code, WeftError)
         error = kind.__new__(kind)
         Exception.__init__(error, told.detail)  # the sentence was made where the error was
+        if isinstance(error, errors.Rejected):
+            error.traceback = told.traceback
         return error
 
 

@@ -40,8 +40,12 @@ class VersionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """egg, wheel, sdist or zip."""
     settings: str
     """The module of Scrapy's settings."""
+    root: str
+    """The folder inside the archive that modules are imported from."""
     requirements: str
     """The file inside the archive that names what it needs; empty: weft's own Scrapy is enough."""
+    lock: str
+    """SHA-256 of that file."""
     spiders: list[SpiderDocument]
     is_current: bool
     """Whether runs execute it unless they say otherwise."""
@@ -65,7 +69,9 @@ def version_document(version: Version) -> VersionDocument:
         size=version.size,
         format=version.format,
         settings=version.code.settings,
+        root=version.code.root,
         requirements=version.code.requirements,
+        lock=version.code.lock,
         spiders=[spider_document(each) for each in version.spiders],
         is_current=version.is_current,
         deployed_at=iso(version.deployed_at),

@@ -1,0 +1,65 @@
+"""The code of projects on a weft elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.api.paging import Page
+from weft.client.connection import Connection
+from weft.client.values import at
+from weft.documents.versions import SpiderDocument, VersionDocument
+from weft.projects.model import Code, Spider, Version
+
+DEPLOY_SECONDS = 1800.0
+"""To send an archive and have it checked; what it requires may have to be installed first."""
+
+
+class RemoteProjects:
+    """What ``projects.Projects`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def deploy(self, project: str, archive: Path, version: str | None = None, *, by: str = "") -> Version:
+        """Send an archive; who deploys it, the gateway knows."""
+        path, query = ("projects", project, "versions"), {"version": version}
+        with archive.open("rb") as content:
+            document = await self._connection.call(
+                "POST", path, VersionDocument, query=query, content=content, seconds=DEPLOY_SECONDS
+            )
+        return _version(document)
+
+    async def versions(self, project: str) -> list[Version]:
+        page = await self._connection.get(Page[VersionDocument], "projects", project, "versions")
+        return [_version(each) for each in page.items]
+
+    async def get(self, project: str, version: str) -> Version:
+        return _version(await self._connection.get(VersionDocument, "projects", project, "versions", version))
+
+    async def spiders(self, project: str, version: str | None = None) -> tuple[Spider, ...]:
+        page = await self._connection.get(Page[SpiderDocument], "projects", project, "spiders", version=version)
+        return tuple(_spider(each) for each in page.items)
+
+    async def use(self, project: str, version: str) -> Version:
+        return _version(await self._connection.post(VersionDocument, "projects", project, "versions", version, "use"))
+
+    async def rollback(self, project: str) -> Version:
+        return _version(await self._connection.post(VersionDocument, "projects", project, "rollback"))
+
+    async def delete(self, project: str, version: str) -> None:
+        await self._connection.call("DELETE", ("projects", project, "versions", version), None)
+
+
+def _version(document: VersionDocument) -> Version:
+    fields: dict[str, Any] = {name: getattr(document, name) for name in document.__struct_fields__}
+    parts = [fields.pop(name) for name in ("settings", "root", "requirements", "lock")]
+    fields["code"] = Code(document.version, document.digest, *parts)
+    fields["spiders"] = tuple(_spider(each) for each in document.spiders)
+    return Version(**fields | {"deployed_at": at(document.deployed_at) or 0})
+
+
+def _spider(document: SpiderDocument) -> Spider:
+    return msgspec.convert(msgspec.to_builtins(document), Spider)
