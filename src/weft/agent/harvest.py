@@ -7,6 +7,7 @@ from typing import Any
 
 from scrapy import signals
 
+from . import engine
 from .item_json import NotJSON, item_json
 from .order import Order
 from .run_folder import RunFolder
@@ -35,15 +36,15 @@ class Harvest:
         if hasattr(crawling, "addErrback"):
             crawling.addErrback(lambda failure: self._failed(failure.value))
         else:
-            crawling.add_done_callback(lambda task: self._failed(task.exception() if not task.cancelled() else None))
+            crawling.add_done_callback(lambda task: None if task.cancelled() else self._failed(task.exception()))
 
     def end(self) -> BaseException | None:
-        """Write the last files of the run, unless it never began: then say why."""
+        """Write the last files of the run, unless it could not begin: then say why."""
         self._place.spool.close()
         if self._failure is not None:
             return self._failure
         self._put_stats()
-        if self._refused:
+        if self._refused and not self._message:
             self._message = f"{self._refused} of {self._seen} items were refused: they are not JSON"
         self._place.put_end(self._reason or "shutdown", self._outcome, self._message)
         return None
@@ -53,7 +54,7 @@ class Harvest:
 
     def _opened(self, spider: Any) -> None:
         self._put_stats()
-        self._ticks = looping_call(self._put_stats)
+        self._ticks = engine.looping_call(self._tick)
         self._ticks.start(STATS_SECONDS, now=False)
 
     def _closed(self, spider: Any, reason: str) -> None:
@@ -66,14 +67,20 @@ class Harvest:
             return
         self._seen += 1
         try:
-            text = item_json(item)
+            self._keep(item_json(item))
         except NotJSON as error:
             self._refuse(item, error)
-            return
+        except MemoryError:
+            self._close_for_limit("oom", f"there is no memory left to write item {self._seen}")
+        except OSError as error:
+            self._close_for_limit("disk_limit", f"item {self._seen} could not be written: {error.strerror}")
+
+    def _keep(self, text: bytes) -> None:
         if self._item_bytes and len(text) > self._item_bytes:
-            self._close_for_limit(f"item {self._seen} has {len(text)} bytes; {self._item_bytes} are allowed")
+            message = f"item {self._seen} has {len(text)} bytes; {self._item_bytes} are allowed"
+            self._close_for_limit("item_limit", message)
         elif self._items and self._place.spool.count >= self._items:
-            self._close_for_limit(f"the spider yields more than the {self._items} items that are allowed")
+            self._close_for_limit("item_limit", f"the spider yields more than the {self._items} items that are allowed")
         else:
             self._place.spool.add(text)
 
@@ -82,31 +89,14 @@ class Harvest:
         self._crawler.stats.inc_value("weft/items_refused")
         log.error("item %d (%s) is refused: %s", self._seen, type(item).__name__, error)
 
-    def _close_for_limit(self, message: str) -> None:
-        self._outcome, self._message = "item_limit", message
+    def _close_for_limit(self, outcome: str, message: str) -> None:
+        self._outcome, self._message = outcome, message
         log.error("the spider is closed: %s", message)
-        close(self._crawler, "item_limit")
+        engine.close(self._crawler, outcome)
+
+    def _tick(self) -> None:
+        self._put_stats()
+        engine.nudge(self._crawler)
 
     def _put_stats(self) -> None:
         self._place.put_stats(self._crawler.stats.get_stats(), self._isolation)
-
-
-def looping_call(work: Any) -> Any:
-    try:
-        from scrapy.utils.asyncio import create_looping_call
-    except ImportError:  # before Scrapy 2.14
-        from twisted.internet.task import LoopingCall
-
-        return LoopingCall(work)
-    return create_looping_call(work)
-
-
-def close(crawler: Any, reason: str) -> None:
-    """Close the spider gracefully, in the words of each Scrapy."""
-    engine = crawler.engine
-    if hasattr(engine, "close_spider_async"):
-        from scrapy.utils.defer import deferred_from_coro
-
-        deferred_from_coro(engine.close_spider_async(reason=reason))
-    else:
-        engine.close_spider(crawler.spider, reason)

@@ -20,12 +20,11 @@ class NotJSON(Exception):
 
 def item_json(item: Any) -> bytes:
     """The item as one JSON object, without a line break."""
-    shown = item if type(item) is dict else fields_of(item)
     try:
-        text = _encode(shown)
-    except ValueError as error:  # nan or an infinity, which JSON has not; or an item inside itself
-        text = _encode_without_nan(shown, error)
-    except (TypeError, RecursionError) as error:
+        text = text_of(item if type(item) is dict else fields_of(item))
+    except MemoryError:
+        raise
+    except Exception as error:  # the item's own code is asked for its fields: it may raise anything
         raise NotJSON(f"{type(error).__name__}: {error}") from error
     try:
         return text.encode()
@@ -36,7 +35,7 @@ def item_json(item: Any) -> bytes:
 def fields_of(item: Any) -> Any:
     """The fields of an item of any kind that Scrapy knows, through the serializers that its fields declare."""
     if not is_item(item):
-        raise NotJSON(f"{type(item).__name__} is not an item: a spider may yield dicts and items")
+        raise TypeError("it is not an item: a spider may yield dicts and items")
     adapter = ItemAdapter(item)
     shown = dict(adapter)
     for name, serializer in serializers_of(adapter).items():
@@ -53,11 +52,11 @@ def serializers_of(adapter: ItemAdapter) -> dict[str, Callable[[Any], Any]]:
     return _serializers[kind]
 
 
-def _encode_without_nan(item: Any, error: ValueError) -> str:
+def text_of(fields: Any) -> str:
     try:
-        return str(_encode(without_nan(json.loads(ScrapyJSONEncoder().encode(item)))))
-    except (TypeError, ValueError, RecursionError):
-        raise NotJSON(f"{type(error).__name__}: {error}") from error
+        return str(_encode(fields))
+    except ValueError:  # nan or an infinity, which JSON has not; or an item inside itself, which raises again
+        return str(_encode(without_nan(json.loads(ScrapyJSONEncoder().encode(fields)))))
 
 
 def without_nan(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import scrapy.crawler
@@ -12,11 +13,17 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
 
+READS_ENVIRONMENT = (b"environ", b"getenv")
+
 
 @dataclass(frozen=True)
 class Project:
+    code: str
+    settings_module: str
     settings: Settings
     loader: Any
+    reads_environment: bool
+    """Some module of it may look at the environment while it is imported."""
 
 
 def open_project(code: str, settings_module: str) -> Project:
@@ -25,11 +32,35 @@ def open_project(code: str, settings_module: str) -> Project:
         sys.path.insert(0, code)
     os.environ["SCRAPY_SETTINGS_MODULE"] = settings_module
     settings = get_project_settings()
-    return Project(settings, loader_of(settings))
+    loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
+    return Project(code, settings_module, settings, loader, any(map(reads_environment, modules_of(code).values())))
 
 
-def loader_of(settings: Settings) -> Any:
-    return load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
+def in_environment(project: Project, environment: dict[str, str], *, own: bool) -> Project:
+    """The project as it is with these variables: imported again where it may have looked at them too early.
+
+    ``own`` says that some of them are the run's own, which a library may read on the project's behalf.
+    """
+    os.environ.update(environment)
+    if not own and not project.reads_environment:
+        return project
+    for name in modules_of(project.code):
+        del sys.modules[name]
+    return open_project(project.code, project.settings_module)
+
+
+def modules_of(code: str) -> dict[str, str]:
+    """Names and files of the modules that were imported from the folder ``code``."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {name: file for name, file in files.items() if file and file.startswith(code + os.sep)}
+
+
+def reads_environment(file: str) -> bool:
+    try:
+        source = Path(file).read_bytes()
+    except OSError:
+        return True
+    return any(word in source for word in READS_ENVIRONMENT)
 
 
 def lend_loader(loader: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from typing import Any
 
 import scrapy.utils.log
@@ -81,10 +80,9 @@ def take_over(pipe: int, spider: str, run_id: str) -> None:
     scrapy.utils.log._get_handler = made_here
 
 
-def say_error(pipe: int, spider: str, run_id: str, message: str) -> None:
+def say_error(pipe: int, spider: str, run_id: str, message: str, error: BaseException) -> None:
     """Write one error record whatever the project's settings say of logs: the run ends for this."""
-    record = logging.LogRecord("weft", logging.ERROR, "", 0, message, None, None)
-    record.created = time.time()
+    record = logging.LogRecord("weft", logging.ERROR, "", 0, message, None, (type(error), error, error.__traceback__))
     Records(pipe, spider, run_id).emit(record)
 
 

@@ -14,13 +14,13 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import order, walls
 from .leaving import leave
+from .warming import Unsafe, quiet_numbers, warm
 
 SOCKET = 3
 MESSAGE_BYTES = 64 * 1024
@@ -58,15 +58,12 @@ class Zygote:
     def _prepare(self, first: dict[str, Any]) -> bool:
         try:
             walls.raise_walls(first["isolation"], read=first["read"], write=first["write"], limits={})
-            from .project import open_project
-
-            self._project = open_project(first["code"], first["settings_module"])
+            self._project = imported(first["code"], first["settings_module"])
+        except Unsafe as error:
+            self._say(unsafe=str(error))
+            return False
         except (Exception, SystemExit):
             self._say(failed=traceback.format_exc()[-MESSAGE_BYTES // 2 :])
-            return False
-        unsafe = why_unsafe()
-        if unsafe:
-            self._say(unsafe=unsafe)
             return False
         gc.collect()
         gc.freeze()
@@ -75,7 +72,11 @@ class Zygote:
 
     def _start(self, folder: str, pipes: list[int]) -> None:
         zygote = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say(refused=folder, why=f"the zygote cannot fork: {error.strerror}")
+            return
         if pid == 0:
             self._become_run(Path(folder), pipes[0], zygote)
         for pipe in pipes:
@@ -122,7 +123,10 @@ class Zygote:
 
     def _hear(self) -> tuple[dict[str, Any], list[int]] | None:
         """The next message and the descriptors that came with it; None when the other side has hung up."""
-        data, pipes, _, _ = socket.recv_fds(self._line, MESSAGE_BYTES, 1)
+        try:
+            data, pipes, _, _ = socket.recv_fds(self._line, MESSAGE_BYTES, 1)
+        except ConnectionResetError:  # it hung up before it had read all answers
+            return None
         return (json.loads(data), pipes) if data else None
 
     def _say(self, **message: Any) -> None:
@@ -140,14 +144,16 @@ def ring_on_child_end() -> int:
     return reads
 
 
-def why_unsafe() -> str:
-    """Why this process must not fork; empty where it may."""
-    if "twisted.internet.reactor" in sys.modules:
-        return "importing the project installs a reactor"
-    threads = [each.name for each in threading.enumerate() if each is not threading.main_thread()]
-    if threads:
-        return f"importing the project starts threads: {', '.join(threads)}"
-    return ""
+def imported(code: str, settings_module: str) -> Any:
+    """The project, with all that a run of it will need, imported after the walls are up."""
+    quiet_numbers()
+    # Imported here: a project whose environment has no Scrapy is told so over the line.
+    from . import crawl, project, run_settings  # noqa: F401
+
+    opened = project.open_project(code, settings_module)
+    run_settings.switch_off(opened.settings)
+    warm(opened.settings)
+    return opened
 
 
 def die_with(parent: int) -> None:
