@@ -29,7 +29,7 @@ def up(
     workers: Annotated[int | None, typer.Option(help="Worker processes; 0 for one a core.")] = None,
     capacity: Annotated[int | None, typer.Option(help="How many runs at once, for each worker.")] = None,
     config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
-    examples: Annotated[bool, typer.Option(help="Add two example tasks to a new database.")] = True,
+    examples: Annotated[bool, typer.Option(help="Add example tasks and their demo site to a new database.")] = True,
 ) -> None:
     """Run weft on this machine: one control process and a worker for each core, replaced when they end."""
     flags = {"data_dir": data_dir, "database": database, "broker": broker, "port": port, "workers": workers}
