@@ -26,10 +26,12 @@ from weft.access.users import Users
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
-from weft.equipment import card_of, habits_of, open_executor, open_shelf
+from weft.equipment import card_of, habits_of, open_blobs, open_executor, open_shelf, open_table
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
 from weft.items.datasets import Datasets
+from weft.items.deliverer import Deliverer
+from weft.items.destinations import Destinations
 from weft.items.items import Items
 from weft.live.tail import Tail
 from weft.metrics import Meter
@@ -87,6 +89,8 @@ class App:
     runs: Runs
     items: Items
     datasets: Datasets
+    destinations: Destinations
+    deliverer: Deliverer
     projects: Projects
     leases: Leases
     protocol: DirectProtocol
@@ -135,6 +139,7 @@ class App:
 
     async def close(self) -> None:
         await self.courier.close()
+        await self.deliverer.close()
         await self.roots.close()
 
 
@@ -175,6 +180,16 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         runs=runs,
         items=Items(db),
         datasets=Datasets(db, clock),
+        destinations=Destinations(db, clock, config.destinations_dir),
+        deliverer=Deliverer(
+            db,
+            secrets,
+            Leader(db, "deliverer", me()),
+            clock,
+            folder=config.destinations_dir,
+            open_blobs=open_blobs,
+            open_table=open_table,
+        ),
         projects=Projects(
             db,
             blobs,

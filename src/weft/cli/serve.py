@@ -118,6 +118,7 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
         repeat("compare runs", app.comparer.tick, every(2.0)),
         repeat("send webhooks", app.courier.tick, every(0.5)),
+        repeat("deliver items", app.deliverer.tick, every(1.0)),
         repeat("forget old deliveries", app.courier.forget_old, every(3600.0)),
         repeat("forget unfinished uploads", app.gate.forget_uploads, every(3600.0)),
         repeat("forget old workers", app.workers.forget_offline, every(3600.0)),
