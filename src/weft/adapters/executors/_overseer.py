@@ -61,9 +61,10 @@ class Overseer:
 
     def _memory(self, found: list[Usage]) -> tuple[str, str] | None:
         each = [memory(process.pid) for process in found]
-        used = max([sum(one.now for one in each), *(one.peak for one in each)])
-        if used > self._limits.memory_bytes and len(each) > 1 and used == sum(one.now for one in each):
-            used = sum(proportional_memory(process.pid) for process in found)
+        together = sum(one.now for one in each)
+        if together > self._limits.memory_bytes:
+            together = sum(proportional_memory(process.pid) for process in found)
+        used = max([together, *(one.peak for one in each)])
         if used <= self._limits.memory_bytes:
             return None
         return "oom", f"it used {_mib(used)} of memory, {_mib(self._limits.memory_bytes)} are allowed"
@@ -103,7 +104,6 @@ def _sweep(mark: int) -> int:
     """First stop, then kill: a process that forks faster than it is looked for is held before it is ended."""
     held: set[tuple[int, int]] = set()
     until = time.monotonic() + SWEPT_WITHIN_SECONDS
-    number = signal.SIGSTOP
     while (found := _alive(mark)) and time.monotonic() < until:
         fresh = found - held
         number = signal.SIGSTOP if fresh else signal.SIGKILL
