@@ -26,8 +26,8 @@ def give_up() -> bool:
     if os.geteuid() != 0:
         return True
     for capability in range(HIGHEST + 1):
-        if capability != DAC_OVERRIDE:
-            libc.prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0)
+        if capability != DAC_OVERRIDE and libc.prctl(DROP_FROM_BOUNDS, capability, 0, 0, 0) != 0:
+            break  # There are no more, or it was done before: then nobody may.
     # Whoever has lost the one already, as in a container, keeps none.
     return _hold(libc, 1 << DAC_OVERRIDE) or _hold(libc, 0)
 

@@ -74,7 +74,8 @@ def deny(*, marked: bool = False, shielded: Sequence[int] = ()) -> bool:
     if program is None:
         return False
     filled = _Program(len(program) // 8, program)
-    return ctypes.CDLL(None, use_errno=True).prctl(SET_SECCOMP, FILTER, ctypes.byref(filled), 0, 0) == 0
+    answer: int = ctypes.CDLL(None, use_errno=True).prctl(SET_SECCOMP, FILTER, ctypes.byref(filled), 0, 0)
+    return answer == 0
 
 
 def program_for(machine: str, *, marked: bool = False, shielded: Sequence[int] = ()) -> bytes | None:
