@@ -16,7 +16,7 @@ import msgspec
 
 MOST_BYTES = 1_000_000
 MOST_ITEMS = 2_000
-"""What one batch may hold; an item that is larger travels alone."""
+"""What one batch may hold; more where one item alone is larger."""
 
 LONGEST_LINE = 64 << 20
 """A line that is longer than this has no end: it is passed over as one item that cannot be stored."""

@@ -1,0 +1,127 @@
+"""Items on their way from a worker's disk to the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import eventually
+from weft.errors import DatabaseDown
+from weft.items.model import Harvest
+from weft.workers.delivery import Delivery
+from weft.workers.left_behind import deliver_left_behind
+
+
+class Store:
+    """The far side of the protocol, as little of it as a delivery speaks to: it may be away, or refuse."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[int, int], list[bytes]] = {}
+        self.stats: list[dict[str, Any]] = []
+        self.is_away = False
+        self.refused: set[int] = set()
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        if self.is_away:
+            raise DatabaseDown("it is away")
+        return [self._take(each) for each in harvests]
+
+    def _take(self, harvest: Harvest) -> int:
+        if harvest.run_id in self.refused:
+            return 0
+        kept = self.lines.setdefault((harvest.run_id, harvest.attempt), [])
+        kept += harvest.lines.splitlines()[len(kept) + 1 - harvest.first :] if harvest.lines else []
+        self.stats += [harvest.stats] if harvest.stats else []
+        return len(kept) + 1
+
+
+@asynccontextmanager
+async def delivering(store: Store) -> AsyncIterator[Delivery]:
+    protocol: Any = store
+    delivery = Delivery(protocol)
+    task = asyncio.create_task(delivery.run_forever())
+    try:
+        yield delivery
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def write(folder: Path, text: str, first: int = 1) -> None:
+    (folder / "items").mkdir(parents=True, exist_ok=True)
+    with (folder / "items" / f"{first:012d}.jl").open("a") as file:
+        file.write(text)
+
+
+async def test_an_attempt_is_finished_once_all_of_it_is_stored(tmp_path: Path) -> None:
+    store = Store()
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n2\n")
+        await delivery.finish(7, 1)
+        assert store.lines == {(7, 1): [b"1", b"2"]}
+
+
+async def test_items_are_stored_while_their_attempt_runs(tmp_path: Path) -> None:
+    store = Store()
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n")
+        await eventually(lambda: store.lines.get((7, 1)) == [b"1"])
+        write(tmp_path, "2\n")
+        await eventually(lambda: store.lines[7, 1] == [b"1", b"2"])
+
+
+async def test_items_wait_for_a_store_that_is_away(tmp_path: Path) -> None:
+    store = Store()
+    store.is_away = True
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n")
+        finishing = asyncio.create_task(delivery.finish(7, 1))
+        await asyncio.wait({finishing}, timeout=0.3)
+        assert not finishing.done()
+        store.is_away = False
+        await finishing
+        assert store.lines == {(7, 1): [b"1"]}
+
+
+async def test_the_last_statistics_are_told_also_after_a_failure(tmp_path: Path) -> None:
+    store = Store()
+    store.is_away = True
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        (tmp_path / "stats.json").write_text('{"stats": {"item_scraped_count": 3}}')
+        finishing = asyncio.create_task(delivery.finish(7, 1))
+        await asyncio.wait({finishing}, timeout=0.3)
+        store.is_away = False
+        await finishing
+        assert store.stats == [{"item_scraped_count": 3}]
+
+
+async def test_an_attempt_that_the_store_refuses_keeps_nobody_waiting(tmp_path: Path) -> None:
+    store = Store()
+    store.refused = {7}
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n")
+        await asyncio.wait_for(delivery.finish(7, 1), 10)
+
+
+async def test_an_attempt_that_yields_nothing_is_finished_at_once() -> None:
+    async with delivering(Store()) as delivery:
+        await asyncio.wait_for(delivery.finish(7, 1), 10)
+
+
+async def test_what_a_killed_worker_left_behind_is_stored_and_removed(tmp_path: Path) -> None:
+    store = Store()
+    write(tmp_path / "7-2", "1\n2\n")
+    write(tmp_path / "8-1", "1\n")
+    (tmp_path / "not-a-run").mkdir()
+    async with delivering(store) as delivery:
+        await deliver_left_behind(tmp_path, delivery)
+    assert store.lines == {(7, 2): [b"1", b"2"], (8, 1): [b"1"]}
+    assert [each.name for each in tmp_path.iterdir()] == ["not-a-run"]

@@ -1,0 +1,115 @@
+"""What a process yields, read from its disk: each line once, whatever is cut, deleted or stored before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.workers import item_spool
+from weft.workers.item_spool import Batch, ItemSpool
+
+
+def segment(folder: Path, first: int, text: str) -> Path:
+    path = folder / "items" / f"{first:012d}.jl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def drained(spool: ItemSpool) -> list[Batch]:
+    batches = []
+    while (batch := spool.batch()) is not None:
+        batches.append(batch)
+        spool.stored(batch, batch.first + batch.count)
+    return batches
+
+
+def test_a_folder_without_items_has_no_batch(tmp_path: Path) -> None:
+    assert ItemSpool(tmp_path).batch() is None
+
+
+def test_a_line_that_is_not_whole_yet_waits(tmp_path: Path) -> None:
+    path = segment(tmp_path, 1, "1\n2\n3")
+    spool = ItemSpool(tmp_path)
+    assert drained(spool) == [Batch(1, 2, b"1\n2\n")]
+    path.write_text("1\n2\n3\n")
+    assert drained(spool) == [Batch(3, 1, b"3\n")]
+
+
+def test_a_batch_is_the_same_until_it_is_stored(tmp_path: Path) -> None:
+    segment(tmp_path, 1, "1\n2\n")
+    spool = ItemSpool(tmp_path)
+    assert spool.batch() == spool.batch() == Batch(1, 2, b"1\n2\n")
+
+
+def test_a_segment_is_deleted_once_it_is_stored_and_another_has_begun(tmp_path: Path) -> None:
+    first, second = segment(tmp_path, 1, "1\n2\n"), segment(tmp_path, 3, "3\n")
+    spool = ItemSpool(tmp_path)
+    assert drained(spool) == [Batch(1, 2, b"1\n2\n"), Batch(3, 1, b"3\n")]
+    assert not first.exists()
+    assert second.exists()
+
+
+def test_what_another_worker_has_stored_is_passed_over(tmp_path: Path) -> None:
+    """It died before it could delete the segment; the store knows how far it came."""
+    segment(tmp_path, 11, "11\n12\n13\n14\n")
+    spool = ItemSpool(tmp_path)
+    batch = spool.batch()
+    assert batch == Batch(11, 4, b"11\n12\n13\n14\n")
+    spool.stored(batch, 13)
+    assert spool.batch() == Batch(13, 2, b"13\n14\n")
+
+
+def test_a_segment_that_was_stored_whole_is_passed_over(tmp_path: Path) -> None:
+    segment(tmp_path, 1, "1\n2\n")
+    segment(tmp_path, 3, "3\n")
+    spool = ItemSpool(tmp_path)
+    batch = spool.batch()
+    assert batch is not None
+    spool.stored(batch, 3)
+    assert spool.batch() == Batch(3, 1, b"3\n")
+
+
+def test_an_item_that_is_larger_than_a_batch_is_offered_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_spool, "MOST_BYTES", 10)
+    segment(tmp_path, 1, "a" * 35 + "\n" + "b\n")
+    batches = drained(ItemSpool(tmp_path))
+    assert batches[0].lines.startswith(b"a" * 35 + b"\n")
+    assert sum(batch.count for batch in batches) == 2
+
+
+def test_statistics_are_told_once_for_each_time_that_they_change(tmp_path: Path) -> None:
+    spool = ItemSpool(tmp_path)
+    assert spool.new_stats() is None
+    (tmp_path / "stats.json").write_text('{"stats": {"item_scraped_count": 3}, "memory_bytes": 9, "at": 1}')
+    assert spool.new_stats() == {"item_scraped_count": 3, "weft/memory_bytes": 9}
+    assert spool.new_stats() is None
+
+
+def test_statistics_that_are_no_json_are_none(tmp_path: Path) -> None:
+    (tmp_path / "stats.json").write_text("[1")
+    assert ItemSpool(tmp_path).new_stats() is None
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 4), st.data())
+def test_every_item_is_offered_once_whatever_the_store_had_before(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[int], most: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    total, first = sum(segments), 1
+    for count in segments:
+        segment(folder, first, "".join(f"{number}\n" for number in range(first, first + count)))
+        first += count
+    stored = data.draw(st.integers(0, total))
+    numbers = list(range(1, stored + 1))
+    spool = ItemSpool(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(item_spool, "MOST_ITEMS", most)
+        while (batch := spool.batch()) is not None:
+            offered = [int(line) for line in batch.lines.split()]
+            numbers += [number for number in offered if number == len(numbers) + 1 or number > len(numbers)]
+            spool.stored(batch, len(numbers) + 1)
+    assert numbers == list(range(1, total + 1))
