@@ -52,6 +52,7 @@ from weft.tasks.tasks import Tasks
 from weft.webhooks.courier import Courier
 from weft.webhooks.webhooks import Webhooks
 from weft.workers.direct import DirectProtocol
+from weft.workers.environments import Environments
 from weft.workers.gate import Gate
 from weft.workers.heart import Heart
 from weft.workers.reaper import Reaper
@@ -193,7 +194,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         projects=Projects(
             db,
             blobs,
-            Checker(),
+            Checker(Environments(config.folder / "environments").tried),
             clock,
             folder=config.folder / "incoming",
             limits=Limits(archive_bytes=config.largest_archive_bytes),

@@ -133,6 +133,7 @@ class CodeNotReady(WeftError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the project's code cannot be made ready here: {why}")
+        self.why = why
 
 
 class Unopened(WeftError):

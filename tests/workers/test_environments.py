@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import eventually
 from tests.workers.packages import archive, code_of, digest, requirements, wheels
 from tests.workers.test_code import CountingBlobs
-from weft.errors import CodeNotReady
+from weft.errors import CodeNotReady, Rejected
 from weft.projects.model import code_key
 from weft.workers.code import Shelf
 from weft.workers.environments import Environments, name_of
@@ -201,3 +201,19 @@ async def test_code_with_requirements_is_ready_with_an_interpreter_that_has_them
         assert ready.python.exists()
     await kept.python_for(*requirements(tmp_path / "third.txt", found_in, "thread"))
     assert not ready.python.exists()
+
+
+async def test_a_look_at_new_code_gives_its_environment_back(tmp_path: Path, found_in: Path) -> None:
+    kept = environments(tmp_path, most=1)
+    async with kept.tried(*requirements(tmp_path / "needs.txt", found_in, "thread==1.0")) as python:
+        assert said(python, "import thread; print(thread.VERSION)") == "1.0"
+    async with kept.tried(*requirements(tmp_path / "other.txt", found_in, "thread==2.0")):
+        assert not python.exists()
+
+
+async def test_code_whose_requirements_cannot_be_installed_is_rejected(tmp_path: Path, found_in: Path) -> None:
+    needs = requirements(tmp_path / "needs.txt", found_in, "no-such-package==9")
+    with pytest.raises(Rejected, match="its requirements cannot be installed") as rejected:
+        async with environments(tmp_path).tried(*needs):
+            pass
+    assert "No matching distribution found for no-such-package==9" in rejected.value.traceback

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.errors import CodeNotReady
+from weft.errors import CodeNotReady, Rejected
 from weft.workers.shared_folders import SharedFolders, in_thread
 
 MOST, MOST_BYTES = 20, 20 << 30
@@ -59,9 +59,12 @@ class Environments:
             self._folders.give_back(name_of(lock))
 
     @asynccontextmanager
-    async def using(self, requirements: Path, lock: str) -> AsyncIterator[Path]:
-        """The interpreter, kept for as long as the block lasts."""
-        python = await self.python_for(requirements, lock)
+    async def tried(self, requirements: Path, lock: str) -> AsyncIterator[Path]:
+        """The interpreter for a look at code that is to be deployed, which is rejected where it cannot be had."""
+        try:
+            python = await self.python_for(requirements, lock)
+        except CodeNotReady as problem:
+            raise Rejected("its requirements cannot be installed", problem.why) from problem
         try:
             yield python
         finally:
