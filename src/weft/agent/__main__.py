@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-USAGE = "usage: python -I __main__.py zygote | run <run folder> | inspect <code folder> <settings module>"
+USAGE = "usage: python -I __main__.py zygote | run <run folder> | inspect <code folder> <settings module> [<walls>]"
 
 
 def part(name: str) -> ModuleType:
@@ -34,8 +34,8 @@ def main(words: list[str]) -> int:
         return int(part("zygote").main())
     if len(words) == 2 and words[0] == "run":
         return int(part("cold").main(Path(words[1])))
-    if len(words) == 3 and words[0] == "inspect":
-        return int(part("inspection").main(Path(words[1]), words[2]))
+    if len(words) in (3, 4) and words[0] == "inspect":
+        return int(part("inspection").main(Path(words[1]), *words[2:]))
     sys.stderr.write(USAGE + "\n")
     return 2
 

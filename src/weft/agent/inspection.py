@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,33 @@ DESCRIBED = re.compile(
 )
 
 
-def main(code: Path, settings_module: str) -> int:
-    """Print one JSON object: the spiders of the project, or the traceback of what went wrong."""
+def main(code: Path, settings_module: str, walls: str = "") -> int:
+    """Print one JSON object on a line of its own: the spiders of the project, or the traceback of what went wrong.
+
+    ``walls`` is JSON: ``{"isolation", "read", "write", "limits"}``; they are raised before any code is imported.
+    """
     answer: dict[str, Any]
     try:
+        if walls:
+            shut_in(**json.loads(walls))
         answer = {"spiders": spiders_of(str(code), settings_module)}
     except (Exception, SystemExit):
         answer = {"error": traceback.format_exc()}
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
     sys.stdout.flush()
     return 0 if "spiders" in answer else 1
+
+
+def shut_in(isolation: str, **walls: Any) -> None:
+    from .walls import raise_walls
+
+    raise_walls(isolation, **walls)
 
 
 def spiders_of(code: str, settings_module: str) -> list[dict[str, Any]]:
     from .project import open_project
 
+    warnings.filterwarnings("error", message="There are several spiders with the same name")
     project = open_project(code, settings_module)
     return [describe(name, project.loader.load(name)) for name in sorted(project.loader.list())]
 

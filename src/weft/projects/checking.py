@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
 import shutil
-import signal
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import Rejected
+from weft.projects.ending import end_all, new_mark
 from weft.projects.model import Spider
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ SECONDS = 60.0
 MOST_OUTPUT, MOST_COMPLAINTS = 4_000_000, 64_000
 MOST_SPIDERS = 5_000
 LONGEST_TRACEBACK = 16_000
+LIMITS = {"memory_bytes": 1 << 30, "cpu_seconds": 60, "processes": 64, "files": 256, "file_bytes": 100_000_000}
+TWICE = "several spiders with the same name"
+"""What Scrapy says of them."""
 INHERITED = re.compile(r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH")
 SPIDER = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
-MARK = "WEFT_CHECK"
-"""In the environment of every process of a check, so that one that has left its group is found."""
-
 Interpreters = Callable[[Path, str], AbstractAsyncContextManager[Path]]
 """Lends the interpreter that has what a file of requirements names; the second argument is that file's digest."""
 
@@ -75,26 +74,26 @@ class Checker:
 
     async def _asked(self, python: Path, root: Path, settings: str) -> _Answer:
         home = Path(tempfile.mkdtemp(prefix="weft-check-"))
-        mark = secrets.token_hex(16)
+        mark = new_mark()
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(python, root, settings),
+                *self._command(python, root, settings, _walls(root, home, mark)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=home,
-                env=_environment(home, mark),
+                env=_environment(home),
                 start_new_session=True,
             )
             try:
                 return await self._answer(process)
             finally:
-                await asyncio.shield(_end(process, mark))
+                await asyncio.shield(end_all(process, mark))
         finally:
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
-    def _command(self, python: Path, root: Path, settings: str) -> list[str | Path]:
-        return [python, "-I", self._agent, "inspect", os.path.abspath(root), settings]
+    def _command(self, python: Path, root: Path, settings: str, walls: str) -> list[str | Path]:
+        return [python, "-I", self._agent, "inspect", os.path.abspath(root), settings, walls]
 
     async def _answer(self, process: Process) -> _Answer:
         said, complained = bytearray(), bytearray()
@@ -132,14 +131,14 @@ def _understood(said: bytes, code: int, complaints: str) -> _Answer:
 def _spiders(answer: _Answer) -> tuple[Spider, ...]:
     if answer.error:
         text = answer.error[-LONGEST_TRACEBACK:]
+        if TWICE in text:
+            raise Rejected("two of its spiders have the same name; each needs a name of its own", text)
         raise Rejected(f"its code cannot be imported ({_last_line(text)})", text)
     found = answer.spiders or []
     names = [each.name for each in found]
     for name in names:
         if not SPIDER.fullmatch(name):
             raise Rejected(f"the name of a spider is {name[:100]!r}; it must be 1 to 200 characters that print")
-        if names.count(name) > 1:
-            raise Rejected(f"two of its spiders have the name {name!r}; each needs a name of its own")
     if not names:
         raise Rejected("it has no spiders; SPIDER_MODULES of its settings must name where they are")
     if len(names) > MOST_SPIDERS:
@@ -147,9 +146,20 @@ def _spiders(answer: _Answer) -> tuple[Spider, ...]:
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-def _environment(home: Path, mark: str) -> dict[str, str]:
+def _walls(root: Path, home: Path, mark: int) -> str:
+    """What the agent shuts itself in with: it may read the code, and write only into the folder of the check."""
+    walls = {
+        "isolation": "L1",
+        "read": [os.path.abspath(root)],
+        "write": [str(home)],
+        "limits": LIMITS | {"mark": mark},
+    }
+    return msgspec.json.encode(walls).decode()
+
+
+def _environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
-    own = {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", MARK: mark}
+    own = {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
     return kept | own
 
 
@@ -158,42 +168,6 @@ async def _read(stream: asyncio.StreamReader | None, into: bytearray, most: int)
     assert stream is not None
     while piece := await stream.read(1 << 16):
         into += piece[: most - len(into)]
-
-
-async def _end(process: Process, mark: str) -> None:
-    """Kill the whole group, and whoever has left it."""
-    if not _signalled(process.pid):
-        await process.wait()
-    for _ in range(20):
-        await process.wait()
-        strays = await asyncio.to_thread(_marked, mark)
-        if not strays:
-            return
-        for pid in strays:
-            _signalled(pid, alone=True)
-        await asyncio.sleep(0.02)
-
-
-def _signalled(pid: int, *, alone: bool = False) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL) if alone else os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def _marked(mark: str) -> list[int]:
-    """The processes that were started with this mark and still run."""
-    needle, found = f"{MARK}={mark}".encode(), []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                environ = Path("/proc", name, "environ").read_bytes()
-            except OSError:
-                continue
-            if needle in environ.split(b"\0"):
-                found.append(int(name))
-    return found
 
 
 def _tail(data: bytearray) -> str:

@@ -12,6 +12,8 @@ BEFORE = {"dev": 0, "a": 1, "alpha": 1, "b": 2, "beta": 2, "c": 3, "rc": 3, "pre
 """Words that come before the release that they are part of."""
 PARTS = re.compile(r"[0-9]+|[A-Za-z]+")
 COMMIT = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{7,64}", re.ASCII)
+SINCE = re.compile(r"(?P<tag>.+)-(?P<count>[0-9]+)-g[0-9a-f]{4,40}(?P<rest>-.*)?", re.ASCII)
+"""What git calls a commit after a tag: after that version, before the next."""
 
 Part = tuple[int, int, str]
 END: Part = (1, 0, "")
@@ -21,7 +23,13 @@ def version_key(version: str) -> tuple[tuple[Part, ...], str]:
     """What versions are sorted by. No two have the same."""
     if COMMIT.fullmatch(version):
         return ((2, 0, version), END), version
-    return (*(_part(text) for text in PARTS.findall(_bare(version))), END), version
+    if found := SINCE.fullmatch(version):
+        return (*_parts(found["tag"]), (2, int(found["count"]), ""), *_parts(found["rest"] or ""), END), version
+    return (*_parts(version), END), version
+
+
+def _parts(version: str) -> list[Part]:
+    return [_part(text) for text in PARTS.findall(_bare(version))]
 
 
 def _bare(version: str) -> str:

@@ -1,0 +1,222 @@
+"""Archives that are not what they seem: each is refused with one sentence, and nothing is left of it."""
+
+from __future__ import annotations
+
+import io
+import random
+import stat
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.projects.making import project, tarred, zipped
+from weft.errors import Invalid
+from weft.projects.archive import unpack
+from weft.projects.model import Limits
+
+SMALL = Limits(archive_bytes=2_000_000, entries=50, inflated_bytes=30_000_000, ratio=20)
+
+
+def refusal(tmp_path: Path, data: bytes, limits: Limits = SMALL) -> str:
+    """What is said of an archive that is refused. Nothing may be left."""
+    file = tmp_path / "archive"
+    file.write_bytes(data)
+    place = tmp_path / "place"
+    with pytest.raises(Invalid) as problem:
+        unpack(file, place / "code", limits)
+    assert list(place.glob("*")) == []
+    return str(problem.value)
+
+
+def unpacked(tmp_path: Path, data: bytes, limits: Limits = SMALL) -> Path:
+    file = tmp_path / "archive"
+    file.write_bytes(data)
+    unpack(file, tmp_path / "code", limits)
+    return tmp_path / "code"
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {each.relative_to(folder).as_posix(): each.read_text() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [zipped, tarred, lambda files: tarred(files, "w:bz2"), lambda files: tarred(files, "w")],
+    ids=["zip", "tar.gz", "tar.bz2", "tar"],
+)
+def test_what_was_packed_is_what_is_unpacked(tmp_path: Path, make: Callable[[dict[str, str]], bytes]) -> None:
+    folder = unpacked(tmp_path, make(project()))
+    assert content(folder) == project()
+    assert {each.name for each in tmp_path.iterdir()} == {"archive", "code"}
+
+
+def test_a_folder_that_is_already_there_stays_as_it_is(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path, zipped({"a.py": "1"}))
+    assert content(unpacked(tmp_path, zipped({"b.py": "2"}))) == content(folder) == {"a.py": "1"}
+
+
+NAMES = ["../evil.py", "a/../../evil.py", "/etc/evil", "C:/evil.py", "C:evil.py", "..\\evil.py", "a//b.py", "a/./b.py",
+         "..", "a\nb.py", "x" * 250, "/".join("d" * 60), "\x1b[31mred.py"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("make", [zipped, tarred], ids=["zip", "tar"])
+def test_a_name_that_leads_elsewhere_is_refused(
+    tmp_path: Path, name: str, make: Callable[[dict[str, str]], bytes]
+) -> None:
+    assert "the name of an entry is" in refusal(tmp_path, make({"good.py": "", name: "evil"}))
+    assert not (tmp_path / "evil.py").exists()
+
+
+def test_a_name_that_ends_early_is_not_cut(tmp_path: Path) -> None:
+    data = zipped({"goodXpy": ""}).replace(b"goodXpy", b"good\0py")
+    assert "it must be printable" in refusal(tmp_path, data)
+
+
+KINDS = {"link": stat.S_IFLNK, "device": stat.S_IFCHR, "pipe": stat.S_IFIFO, "socket": stat.S_IFSOCK}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_files_and_folders_are_taken_from_a_zip(tmp_path: Path, kind: str) -> None:
+    buffer, info = io.BytesIO(), zipfile.ZipInfo("passwd")
+    info.external_attr, info.create_system = (KINDS[kind] | 0o777) << 16, 3
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    assert "'passwd' is a link or a device" in refusal(tmp_path, buffer.getvalue())
+
+
+TYPES = {
+    "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE, "device": tarfile.CHRTYPE, "disk": tarfile.BLKTYPE,
+    "pipe": tarfile.FIFOTYPE, "sparse file": tarfile.GNUTYPE_SPARSE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_only_files_and_folders_are_taken_from_a_tar(tmp_path: Path, kind: str) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        member = tarfile.TarInfo("passwd")
+        member.type, member.linkname = TYPES[kind], "/etc/passwd"
+        archive.addfile(member)
+    assert "is a link or a device" in refusal(tmp_path, buffer.getvalue())
+
+
+def test_a_file_below_a_link_of_the_same_archive_is_not_written(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("out")
+        member.type, member.linkname = tarfile.SYMTYPE, str(tmp_path)
+        archive.addfile(member)
+        archive.addfile(tarfile.TarInfo("out/evil.py"), io.BytesIO())
+    refusal(tmp_path, buffer.getvalue())
+    assert not (tmp_path / "evil.py").exists()
+
+
+@pytest.mark.parametrize("make", [zipped, tarred], ids=["zip", "tar"])
+def test_a_bomb_is_refused_while_it_inflates(tmp_path: Path, make: Callable[[dict[str, bytes]], bytes]) -> None:
+    data = make({"zeros": bytes(28_000_000)})
+    assert len(data) < 100_000
+    assert "it inflates to more than 20 times its size" in refusal(tmp_path, data)
+    roomy = Limits(archive_bytes=2_000_000, entries=50, inflated_bytes=11_000_000, ratio=1_000_000)
+    assert "11000000" in refusal(tmp_path, data, roomy)
+
+
+def test_a_zip_that_hides_its_size_is_refused_while_it_inflates(tmp_path: Path) -> None:
+    data = bytearray(zipped({"zeros": bytes(28_000_000)}))
+    for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        place = data.index(signature) + offset
+        data[place : place + 4] = struct.pack("<I", 10)
+    assert "it is broken" in refusal(tmp_path, bytes(data))
+
+
+def test_entries_that_share_their_bytes_are_counted_each(tmp_path: Path) -> None:
+    """Many names for one compressed file: the directory is written by hand."""
+    zeros = zipped({"a": bytes(4_000_000)})
+    where = zeros.index(b"PK\x01\x02")
+    one, end = zeros[where : zeros.index(b"PK\x05\x06")], zeros[zeros.index(b"PK\x05\x06") :]
+    entries = b"".join(one[:46] + bytes([97 + n]) + one[47:] for n in range(20))
+    tail = end[:8] + struct.pack("<HHII", 20, 20, len(entries), where) + end[20:]
+    said = refusal(tmp_path, zeros[:where] + entries + tail)
+    assert "inflates" in said or "broken" in said
+
+
+def test_an_archive_inside_an_archive_stays_one_file(tmp_path: Path) -> None:
+    inner = zipped({"zeros": bytes(40_000_000)})
+    folder = unpacked(tmp_path, zipped({"inner.zip": inner, "a.py": b""}))
+    assert (folder / "inner.zip").read_bytes() == inner
+
+
+def test_too_many_entries_are_refused(tmp_path: Path) -> None:
+    files = {f"{number}.py": "" for number in range(60)}
+    assert "50" in refusal(tmp_path, zipped(files))
+    assert "50" in refusal(tmp_path, tarred(files))
+
+
+def test_a_directory_of_millions_of_entries_is_not_read(tmp_path: Path) -> None:
+    data = zipped({"a": ""})
+    where = data.index(b"PK\x05\x06")
+    end = data[where : where + 12] + struct.pack("<II", 1_900_000, 0) + data[where + 20 :]
+    assert "too many entries" in refusal(tmp_path, b"PK\x03\x04" + bytes(1_900_000) + end)
+
+
+def test_two_entries_of_one_name_are_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("a.py", "1")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a.py", "2")
+    assert "two entries" in refusal(tmp_path, buffer.getvalue())
+    assert "a file and a folder" in refusal(tmp_path, zipped({"a": "1", "a/b": "2"}))
+    assert "twice" in refusal(tmp_path, zipped({"a/b": "2", "a": "1"}))
+
+
+def test_an_archive_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
+    assert "2000000 are allowed" in refusal(tmp_path, zipped({"a": random.Random(1).randbytes(2_100_000)}))
+
+
+WRONG = {"empty": b"", "text": b"hello", "gzip of text": b"\x1f\x8b" + bytes(20), "half a zip": zipped(project())[:300],
+         "half a tar": tarred(project())[:-40], "an ELF": b"\x7fELF" + bytes(600)}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_no_archive_is_refused(tmp_path: Path, what: str) -> None:
+    assert refusal(tmp_path, WRONG[what]).startswith("the archive: it ")
+
+
+def test_a_broken_entry_is_refused(tmp_path: Path) -> None:
+    data = bytearray(zipped({"a.py": "x" * 1000 + "y" * 50}))
+    data[40] ^= 0xFF
+    assert "it is broken" in refusal(tmp_path, bytes(data))
+
+
+def test_an_encrypted_entry_is_refused(tmp_path: Path) -> None:
+    data = bytearray(zipped({"a.py": "x"}))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + offset] |= 1
+    assert "encrypted" in refusal(tmp_path, bytes(data))
+
+
+def test_a_header_of_a_tar_that_is_longer_than_any_is_refused(tmp_path: Path) -> None:
+    with_long_name = tarred({"a" * 3_000_000: ""}, "w:gz")
+    assert "too long" in refusal(tmp_path, with_long_name)
+
+
+def test_memory_stays_bounded_whatever_an_archive_holds(tmp_path: Path) -> None:
+    """300 MB of content are unpacked with 60 MB of memory, in a process of its own."""
+    (tmp_path / "archive").write_bytes(zipped({f"{n}": bytes(30_000_000) for n in range(10)}))
+    script = (
+        "import sys, resource; from pathlib import Path; from weft.projects.archive import unpack;"
+        "from weft.projects.model import Limits; before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "unpack(Path(sys.argv[1]), Path(sys.argv[2]), Limits(ratio=100_000));"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "archive"), str(tmp_path / "code")]
+    grown = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert sum(each.stat().st_size for each in (tmp_path / "code").iterdir()) == 300_000_000
+    assert grown < 60_000, f"{grown} kB"
