@@ -16,6 +16,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.items.model import Harvest
 
 Values = dict[str, Any]
 Make = Callable[[App, str], Awaitable[Values]]
@@ -127,6 +128,17 @@ async def an_old_version(app: App, project: str) -> Values:
     return {"version": version}
 
 
+async def items_of_a_run(app: App, project: str) -> Values:
+    """A run that has yielded an item, into a dataset of its own."""
+    name = f"spider-{next(_number)}"
+    run_id = await submit(app, project=project, task=name, spec={"spider": name}, labels=[name])
+    hand = await Hand.join(app, f"of-{name}", labels=[name])
+    lease = next(each for each in await hand.lease() if each.run_id == run_id)
+    await app.protocol.collect(hand.id, [Harvest(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
+    (thing,) = (await app.datasets.things(project, name)).things
+    return {"run_id": run_id, "name": name, "thing_id": thing.id}
+
+
 async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[object]]:
     """Every row of every table, but for when a key was last used: that is written down by looking."""
     tables = [each for each in schema.metadata.sorted_tables if each.name not in ("api_keys", *but)]
@@ -155,7 +167,18 @@ WALK: dict[str, Step] = {
     "keys.list": Step(scope="own"),
     "keys.revoke": Step(make=a_key, role=Role.ADMIN),
     "keys.show": Step(make=a_key, role=Role.ADMIN),
+    "logs.errors": Step(make=an_ended_run),
+    "logs.show": Step(make=a_run),
     "logs.stream": Step(make=an_ended_run),
+    "datasets.fields": Step(make=items_of_a_run),
+    "datasets.items": Step(make=items_of_a_run),
+    "datasets.list": Step(make=items_of_a_run, query="?project={project}"),
+    "datasets.put": Step(make=a_new_name, body={"key_fields": ["url"]}),
+    "datasets.show": Step(make=items_of_a_run),
+    "datasets.thing": Step(make=items_of_a_run),
+    "datasets.things": Step(make=items_of_a_run),
+    "items.list": Step(make=items_of_a_run),
+    "items.stats": Step(make=items_of_a_run),
     "projects.list": Step(scope="own"),
     "projects.put": Step(body={"weight": 2}),
     "projects.show": Step(),
@@ -166,7 +189,6 @@ WALK: dict[str, Step] = {
     "runs.cancel_many": Step(make=a_run, body={"ids": ["{run_id}"]}),
     "runs.counts": Step(query="?project={project}"),
     "runs.list": Step(query="?project={project}", make=a_run),
-    "runs.log": Step(make=a_run),
     "runs.show": Step(make=a_run),
     "runs.start": Step(make=a_task, body=RUN_BODY),
     "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),

@@ -102,7 +102,7 @@ def count_things(tx: Transaction, dataset_id: int) -> int:
 
 def count_items(tx: Transaction, dataset_id: int) -> int:
     """How many items went into a dataset, by what the attempts counted; the same as there are."""
-    found = tx.value(select(func.sum(run_stats.c.items)).where(run_stats.c.dataset_id == dataset_id))
+    found = tx.value(select(func.sum(run_stats.c["items"])).where(run_stats.c.dataset_id == dataset_id))
     return int(found or 0)
 
 
