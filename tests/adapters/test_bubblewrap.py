@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.walled import AGENT, command
+from tests.agent.walled import command
 from tests.waiting import eventually
 from weft.adapters.executors import _bubblewrap, _group
 from weft.adapters.executors._marks import Census, mark_of
 from weft.adapters.executors._overseer import sweep_run
 
 PATIENCE_SECONDS = 60
-PYTHON = [sys.prefix, sys.base_prefix, str(AGENT)]
+PYTHON = [sys.prefix, sys.base_prefix]
 
 
 @pytest.fixture

@@ -14,6 +14,9 @@ from pathlib import Path
 PROGRAM = "bwrap"
 PATIENCE_SECONDS = 10
 
+AGENT = str(Path(__file__).parents[2] / "agent")
+"""What a spider's process begins with; it imports nothing else of weft."""
+
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 ETC = (
     *("resolv.conf", "hosts", "host.conf", "gai.conf", "nsswitch.conf", "services", "protocols", "ssl", "pki"),
@@ -49,7 +52,7 @@ def wrapped(argv: Sequence[str], *, read: Iterable[str], write: Iterable[str], n
     """
     binds = [*_reading(SYSTEM), *_reading(f"/etc/{name}" for name in ETC)]
     # Later binds lie over earlier ones: a folder to write in may be inside one to read.
-    binds += [*_reading(_outermost(read)), *(word for path in write for word in ("--bind", path, path))]
+    binds += [*_reading(_outermost([AGENT, *read])), *(word for path in write for word in ("--bind", path, path))]
     return [
         *(PROGRAM, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if network else ["--unshare-net"]),
