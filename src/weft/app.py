@@ -234,6 +234,8 @@ def me() -> str:
 def open_worker(app: App, name: str, heart: Heart) -> Worker:
     """A worker on this process's own connections."""
     config = app.config
+    folder = config.folder / "runs" / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # a zygote's walls have a door only to what is there
     return Worker(
         card_of(config, name),
         app.protocol,
@@ -241,7 +243,7 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         app.broker,
         app.blobs,
         open_executor,
-        folder=config.folder / "runs" / name,
+        folder=folder,
         habits=habits_of(config),
         code=open_shelf(config, app.blobs).using,
     )
