@@ -151,6 +151,13 @@ async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[obje
     )
 
 
+async def a_destination(app: App, project: str) -> Values:
+    made = await items_of_a_run(app, project)
+    added = await app.destinations.add(project, made["name"], TABLE_URL, by="test")
+    return made | {"destination_id": added.destination.id}
+
+
+TABLE_URL = "postgresql://weft:{{secret:PG}}@db.example/{project}/prices"
 TASK_BODY = {"kind": "noop", "description": "of {project}"}
 RUN_BODY = {"project": "{project}", "task": "{name}"}
 WINDOW = {"from": "2026-05-01T00:00:00Z", "to": "2026-05-01T02:00:00Z"}
@@ -170,6 +177,12 @@ WALK: dict[str, Step] = {
     "logs.errors": Step(make=an_ended_run),
     "logs.show": Step(make=a_run),
     "logs.stream": Step(make=an_ended_run),
+    "destinations.add": Step(make=items_of_a_run, body={"url": TABLE_URL}),
+    "destinations.list": Step(make=a_destination),
+    "destinations.remove": Step(make=a_destination),
+    "destinations.show": Step(make=a_destination),
+    "exports.dataset": Step(make=items_of_a_run),
+    "exports.run": Step(make=items_of_a_run),
     "datasets.fields": Step(make=items_of_a_run),
     "datasets.items": Step(make=items_of_a_run),
     "datasets.list": Step(make=items_of_a_run, query="?project={project}"),

@@ -24,6 +24,7 @@ from weft.errors import DatabaseDown, WeftError
 from weft.items import destination_store as store
 from weft.items.destination import Destination, Stretch, opened_url, pause_seconds, safe_join
 from weft.items.export.formats import exported
+from weft.items.export.selected import with_ids
 from weft.ports import Blobs, ItemTable
 
 log = logging.getLogger(__name__)
@@ -119,7 +120,7 @@ class Deliverer:
         if rows and destination.is_table:
             await self._open_table(url).upsert([_table_row(row) for row in rows], destination.columns)
         elif rows:
-            data = await _file(destination, [_file_row(row) for row in rows])
+            data = await _file(destination, [with_ids(row, msgspec.json.decode(row.data)) for row in rows])
             await self._open_blobs(url).put(stretch.file_name(destination.format), data)
         at = self._clock()
         await self._db.transact(lambda tx: store.arrived(tx, destination.id, stretch, len(rows), at))
@@ -173,13 +174,6 @@ async def _file(destination: Destination, rows: list[dict[str, Any]]) -> bytes:
 
     fields = ("weft_run", "weft_attempt", "weft_seq", *destination.fields) if destination.fields else ()
     return b"".join([piece async for piece in exported(destination.format, source, fields)])
-
-
-def _file_row(row: Any) -> dict[str, Any]:
-    """An item with its ids in front; a field of its own that is called so gives way."""
-    ids = {"weft_run": row.run_id, "weft_attempt": row.attempt, "weft_seq": row.seq}
-    ids |= {"weft_thing": row.thing_id, "weft_at": iso(row.at)}
-    return {**ids, **msgspec.json.decode(row.data), **ids}
 
 
 def _table_row(row: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from weft.db.database import Database, Transaction
 from weft.errors import NotFound
 from weft.items import destination_store as store
 from weft.items.destination import Destination, checked_fields, checked_url, safe_join
-from weft.items.export import parquet
-from weft.items.export.formats import Format
+from weft.items.export.formats import Format, exported
+from weft.items.export.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Destinations:
         values = {"url": checked_url(url), "format": format.value, "fields": checked_fields(fields, url)}
         if url.startswith("file:"):
             safe_join(self._folder, url)
-        elif format is Format.PARQUET:
-            parquet.imported()
+        if format is Format.PARQUET:
+            exported(format, _nothing)  # tells what is missing
         at = self._clock()
         fresh = {"failures": 0, "next_at": at, "delivered": 0, "created_at": at, "created_by": by}
 
@@ -76,6 +76,12 @@ class Destinations:
             tell_all(tx, [Told(target=f"destination {destination_id}", before=_told(before))])
 
         await self._db.transact(work)
+
+
+async def _nothing() -> AsyncIterator[Row]:
+    none: list[Row] = []
+    for row in none:
+        yield row
 
 
 def _dataset(tx: Transaction, project: str, name: str) -> int:

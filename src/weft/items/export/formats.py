@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
-from weft.items.export import parquet
 from weft.items.export.lines import json, jsonl
-from weft.items.export.markup import xml
 from weft.items.export.rows import Fields, Source, gathered
-from weft.items.export.table import csv_table
 
 
 class Format(StrEnum):
@@ -33,17 +30,26 @@ _MEDIA_TYPES = {
     Format.XML: "application/xml",
     Format.PARQUET: "application/vnd.apache.parquet",
 }
-_PLAIN = {Format.JSONL: jsonl, Format.JSON: json, Format.XML: xml, Format.PARQUET: parquet.parquet}
 
 
 def exported(format: Format, source: Source, fields: Fields = (), *, raw: bool = False) -> AsyncIterator[bytes]:
     """The rows of ``source`` in a format: the named fields in that order, or all.
 
     CSV and Parquet look at all rows twice where they must know all columns before the first. ``raw`` leaves cells of
-    CSV as they are, even where a spreadsheet would take them for formulas.
+    CSV as they are, even where a spreadsheet would take them for formulas. What a format needs is loaded with its first
+    use; where that is missing, this is told before the first byte.
     """
-    if format is Format.PARQUET:
-        parquet.imported()  # what is missing is told before the first byte
     if format is Format.CSV:
+        from weft.items.export.table import csv_table
+
         return gathered(csv_table(source, fields, raw=raw))
-    return gathered(_PLAIN[format](source, fields))
+    if format is Format.XML:
+        from weft.items.export.markup import xml
+
+        return gathered(xml(source, fields))
+    if format is Format.PARQUET:
+        from weft.items.export.parquet import imported, parquet
+
+        imported()
+        return gathered(parquet(source, fields))
+    return gathered(json(source, fields) if format is Format.JSON else jsonl(source, fields))
