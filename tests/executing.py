@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.ports import Work
+from weft.ports import ReadyCode, Work
 
 PATIENCE_SECONDS = 20.0
 
@@ -37,6 +37,7 @@ def attempt(
     log: Log | None = None,
     params: Mapping[str, Any] | None = None,
     grace_seconds: float = 10.0,
+    code: ReadyCode | None = None,
 ) -> Work:
     return Work(
         run_id=12,
@@ -50,4 +51,5 @@ def attempt(
         log=log or Log(),
         folder=folder,
         grace_seconds=grace_seconds,
+        code=code,
     )

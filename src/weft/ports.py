@@ -161,3 +161,6 @@ class Prepares(Protocol):
 
     async def prepare(self, code: ReadyCode, folder: Path) -> None:
         """Get ready for runs of this code, whose folders will be in ``folder``. May fail: the run then starts slowly."""
+
+    def release(self) -> None:
+        """Let go of what was prepared and is not in use."""

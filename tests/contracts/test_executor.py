@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.executing import Log, attempt
+from tests.spiders import project, ready
 from weft.adapters.registry import executor_kinds, open_executor
 from weft.errors import Invalid
-from weft.ports import Executor
+from weft.ports import Executor, Prepares, ReadyCode
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ CASES = {
         wrong={"argv": "true"},
         wrong_field="shell.argv",
     ),
+    "spider": Case(
+        succeeds={"spider": "things"},
+        fails={"spider": "missing"},
+        reason="the project has no spider 'missing'; it has dies, endless, flood, huge, reads, stubborn, things",
+        endless={"spider": "endless"},
+        wrong={"spider": 3},
+        wrong_field="spider.spider",
+    ),
     "http": Case(
         succeeds={"url": "SERVER/"},
         fails={"url": "SERVER/missing"},
@@ -61,9 +70,18 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> ReadyCode:
+    """For the kind that executes a project's code; the others pass it over."""
+    return ready(project(tmp_path_factory.mktemp("code")))
+
+
 @pytest.fixture
-def executor(kind: str) -> Executor:
-    return open_executor(kind)
+async def executor(kind: str) -> AsyncIterator[Executor]:
+    executor = open_executor(kind)
+    yield executor
+    if isinstance(executor, Prepares):
+        executor.release()
 
 
 @pytest.fixture
@@ -91,18 +109,24 @@ def test_every_kind_is_held_to_this_suite() -> None:
     assert sorted(CASES) == executor_kinds()
 
 
-async def test_work_that_goes_well_has_succeeded(kind: str, executor: Executor, server: str, tmp_path: Path) -> None:
-    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].succeeds)))
+async def test_work_that_goes_well_has_succeeded(
+    kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
+) -> None:
+    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].succeeds), code=code))
     assert (ended.outcome, ended.reason) == ("succeeded", "")
 
 
-async def test_work_that_goes_wrong_says_why(kind: str, executor: Executor, server: str, tmp_path: Path) -> None:
-    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].fails)))
+async def test_work_that_goes_wrong_says_why(
+    kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
+) -> None:
+    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].fails), code=code))
     assert (ended.outcome, ended.reason) == ("failed", CASES[kind].reason)
 
 
-async def test_cancelled_work_ends_as_cancelled(kind: str, executor: Executor, server: str, tmp_path: Path) -> None:
-    doing = asyncio.create_task(executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].endless))))
+async def test_cancelled_work_ends_as_cancelled(
+    kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
+) -> None:
+    doing = asyncio.create_task(executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].endless), code=code)))
     await asyncio.sleep(0)
     doing.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -110,34 +134,39 @@ async def test_cancelled_work_ends_as_cancelled(kind: str, executor: Executor, s
             await doing
 
 
-async def test_an_executor_serves_many_at_once(kind: str, executor: Executor, server: str, tmp_path: Path) -> None:
+async def test_an_executor_serves_many_at_once(
+    kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
+) -> None:
     spec = at(server, CASES[kind].succeeds)
     async with asyncio.TaskGroup() as group:
-        doing = [group.create_task(executor.execute(attempt(tmp_path / str(n), spec, log=Log()))) for n in range(20)]
+        doing = [
+            group.create_task(executor.execute(attempt(tmp_path / str(n), spec, log=Log(), code=code)))
+            for n in range(20)
+        ]
     assert {task.result().outcome for task in doing} == {"succeeded"}
 
 
-def test_a_right_spec_is_accepted(kind: str, executor: Executor) -> None:
+async def test_a_right_spec_is_accepted(kind: str, executor: Executor) -> None:
     for spec in (CASES[kind].succeeds, CASES[kind].fails, CASES[kind].endless):
         executor.check(at("http://127.0.0.1:80", spec))
 
 
-def test_a_wrong_spec_is_refused_with_the_name_of_its_field(kind: str, executor: Executor) -> None:
+async def test_a_wrong_spec_is_refused_with_the_name_of_its_field(kind: str, executor: Executor) -> None:
     with pytest.raises(Invalid, match=rf"^{CASES[kind].wrong_field} is "):
         executor.check(CASES[kind].wrong)
 
 
-def test_an_unknown_field_is_refused(kind: str, executor: Executor) -> None:
+async def test_an_unknown_field_is_refused(kind: str, executor: Executor) -> None:
     with pytest.raises(Invalid, match="'colour'; the fields of "):
         executor.check({**CASES[kind].succeeds, "colour": "red"})
 
 
-def test_an_executor_that_did_nothing_has_no_open_breaker(executor: Executor) -> None:
+async def test_an_executor_that_did_nothing_has_no_open_breaker(executor: Executor) -> None:
     assert not executor.breakers()
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(Invalid, match=r"^kind is 'spoon'; it must be http, noop or shell$"):
+    with pytest.raises(Invalid, match=r"^kind is 'spoon'; it must be http, noop, shell or spider$"):
         open_executor("spoon")
 
 

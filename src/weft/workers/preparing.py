@@ -39,6 +39,18 @@ class Preparations:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def used(self, code: Code | None) -> None:
+        """Note that a run of such code was started here."""
+        if code is not None:
+            self._known.add(code.digest)
+
+    def release(self) -> None:
+        """Let go of what was prepared; runs that still go on keep what they have."""
+        executors = [self._executor(kind) for kind in CODED_KINDS] if self._known else []
+        for executor in executors:
+            if isinstance(executor, Prepares):
+                executor.release()
+
     async def _prepare(self, code: Code) -> None:
         try:
             for kind in CODED_KINDS:

@@ -103,6 +103,7 @@ class Worker:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            self._preparations.release()
             await self._leave()
 
     def drain(self) -> None:
@@ -187,6 +188,7 @@ class Worker:
 
     def _start(self, lease: Lease) -> None:
         self._started += 1
+        self._preparations.used(lease.spec.code)
         running = Running(lease, self._folder)
         key = (lease.run_id, lease.attempt)
         self._running[key] = running

@@ -88,7 +88,7 @@ def text_of(value: object) -> str:
 
 def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
     """Leave the order in the run's folder, for its process alone: a command line can be read by everybody."""
-    (work.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+    (work.folder / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
     params = {name: text_of(value) for name, value in work.params.items()}
     order = {
         "spider": crawl.spider,

@@ -56,13 +56,13 @@ class Fork:
 
     async def stop(self, grace_seconds: float) -> None:
         """Ask the whole group to end, and give all of it some time."""
-        _group.signal_all(self.id, signal.SIGTERM)
+        _signal(self.id, signal.SIGTERM)
         await asyncio.wait({self._ended}, timeout=grace_seconds)
 
     async def end(self) -> int:
         """Kill what is left of the group, read what is left of the output; the exit code, or minus the signal."""
         if not self._ended.done():
-            _group.signal_all(self.id, signal.SIGKILL)
+            _signal(self.id, signal.SIGKILL)
         try:
             self.usage = await self._ended
             _group.signal_all(self.id, signal.SIGKILL)
@@ -102,10 +102,8 @@ class Zygote:
         try:
             answer = await asyncio.wait_for(asyncio.shield(self._ready), READY_WITHIN_SECONDS)
         except TimeoutError:
-            self.close()
             raise Unready(f"the code was not imported within {READY_WITHIN_SECONDS:g} s") from None
         if not answer.get("ready"):
-            self.close()
             raise Unready(str(answer.get("unsafe") or answer.get("failed") or "it ended")[-2000:])
 
     async def fork(self, folder: Path, output: Output) -> Fork:
@@ -115,10 +113,15 @@ class Zygote:
         ended = self._ended[name] = self._loop.create_future()
         try:
             socket.send_fds(self._socket, [json.dumps({"start": name}).encode()], [output.inlet])
-            return Fork(await started, output, ended)
+            await asyncio.wait({started})
+            return Fork(started.result(), output, ended)
         except OSError as problem:
             self._ended.pop(name, None)
             raise Unready(f"the prepared process does not answer: {problem}") from problem
+        except asyncio.CancelledError:  # it may be starting right now, and nobody would end it
+            started.add_done_callback(_kill_started)
+            await asyncio.wait({ended}, timeout=KILLED_WITHIN_SECONDS)
+            raise
         finally:
             self._started.pop(name, None)
 
@@ -177,7 +180,7 @@ class Zygotes:
         if time.monotonic() - found_at < UNFIT_SECONDS:
             raise Unready(why)
         task = self._all.get(key)
-        if task is None or (task.done() and (task.exception() is not None or task.result().is_gone)):
+        if task is None or not _is_of_use(task):
             task = self._all[key] = asyncio.create_task(_ready(code, order, env))
             self._let_go(key)
             asyncio.get_running_loop().call_later(IDLE_SECONDS + READY_WITHIN_SECONDS, self._let_go)
@@ -187,10 +190,20 @@ class Zygotes:
             self._unfit[key] = (time.monotonic(), str(unready))
             raise
 
+    def release(self) -> None:
+        """Close those without runs."""
+        for key, task in list(self._all.items()):
+            if not task.done():
+                task.cancel()
+            elif task.cancelled() or task.exception() is not None:
+                del self._all[key]
+            elif task.result().is_idle:
+                self._all.pop(key).result().close()
+
     def _let_go(self, kept: Key | None = None) -> None:
         """Close zygotes without runs: the least recently used beyond a number, those that nobody has used for long,
         and all where memory is short."""
-        ready = [(key, task.result()) for key, task in self._all.items() if task.done() and not task.exception()]
+        ready = [(key, task.result()) for key, task in self._all.items() if task.done() and _is_of_use(task)]
         idle = sorted((z.used_at, key) for key, z in ready if z.is_idle and key != kept)
         most, long_ago = 0 if _memory_is_short() else MOST_IDLE, time.monotonic() - IDLE_SECONDS
         for place, (used_at, key) in enumerate(idle):
@@ -198,9 +211,20 @@ class Zygotes:
                 self._all.pop(key).result().close()
 
 
+def _is_of_use(task: asyncio.Task[Zygote]) -> bool:
+    """Whether a zygote is there, or on its way, in the loop that runs now."""
+    if task.get_loop() is not asyncio.get_running_loop():
+        return False
+    return not task.done() or not (task.cancelled() or task.exception() is not None or task.result().is_gone)
+
+
 async def _ready(code: ReadyCode, order: Mapping[str, Any], env: Mapping[str, str]) -> Zygote:
     zygote = Zygote(code, order, env)
-    await zygote.ready()
+    try:
+        await zygote.ready()
+    except BaseException:
+        zygote.close()
+        raise
     return zygote
 
 
@@ -225,6 +249,20 @@ def _reap(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def _signal(pid: int, number: int) -> None:
+    """Signal a fork and all that it has started. Right after the fork it has no group of its own yet."""
+    if not _group.signal_all(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def _kill_started(started: asyncio.Future[int]) -> None:
+    if not started.cancelled() and started.exception() is None:
+        _signal(started.result(), signal.SIGKILL)
 
 
 def _settle(future: asyncio.Future[Any] | None, value: Any) -> None:

@@ -69,6 +69,9 @@ class SpiderExecutor:
         """Have the code imported before the first run asks for it. Raises ``Unready`` where it cannot be forked."""
         await self._zygotes.get(code, _zygote_order(code, folder, "L1"), bare_environment())
 
+    def release(self) -> None:
+        self._zygotes.release()
+
     async def _started(self, work: Work, code: ReadyCode, level: str, printed: Printed) -> Process | Fork:
         if level == "L2":
             return _cold(work, code, level, printed)

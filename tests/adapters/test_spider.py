@@ -1,0 +1,192 @@
+"""The kind ``spider``: warm and cold, within its limits, and nothing of it left when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.executing import Log, attempt
+from tests.spiders import SPIDERS, project, ready
+from weft.adapters.executors import _group, _zygotes
+from weft.adapters.executors.spider import SpiderExecutor
+from weft.errors import Invalid
+from weft.ports import Ended, ReadyCode
+
+Run = Callable[..., Awaitable[Ended]]
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> ReadyCode:
+    return ready(project(tmp_path_factory.mktemp("code")))
+
+
+@pytest.fixture
+async def executor() -> AsyncIterator[SpiderExecutor]:
+    executor = SpiderExecutor()
+    yield executor
+    executor.release()
+
+
+@pytest.fixture
+def run(executor: SpiderExecutor) -> Run:
+    async def run(folder: Path, code: ReadyCode, spec: dict[str, Any], log: Log | None = None) -> Ended:
+        async with asyncio.timeout(60):
+            return await executor.execute(attempt(folder, spec, code=code, log=log))
+
+    return run
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def items_in(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "items").glob("*.jl"))
+    return [json.loads(line)["item"] for file in files for line in file.read_text().splitlines()]
+
+
+async def test_a_spider_leaves_its_items_and_says_how_it_ended(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+    folder = made(tmp_path / "12-3")
+    ended = await run(folder, code, {"spider": "things", "args": {"count": 2}})
+    assert items_in(folder) == [{"number": 0, "name": "thing 0"}, {"number": 1, "name": "thing 1"}]
+    assert ended.outcome == "succeeded"
+    assert ended.result is not None
+    assert (ended.result["finish_reason"], ended.result["items"]) == ("finished", 2)
+
+
+async def test_parameters_of_the_task_are_arguments_of_the_spider(
+    tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
+) -> None:
+    folder = made(tmp_path / "12-3")
+    work = attempt(folder, {"spider": "things", "args": {"count": 9}}, params={"count": 1}, code=code)
+    await executor.execute(work)
+    assert len(items_in(folder)) == 1
+
+
+async def test_the_order_with_its_arguments_does_not_stay_on_the_disk(
+    tmp_path: Path, code: ReadyCode, run: Run
+) -> None:
+    folder = made(tmp_path / "12-3")
+    await run(folder, code, {"spider": "things"})
+    assert not (folder / "order.json").exists()
+
+
+async def test_code_that_starts_a_thread_is_started_cold_and_the_log_says_so(tmp_path: Path, run: Run) -> None:
+    thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    folder, log = made(tmp_path / "12-3"), Log()
+    ended = await run(folder, ready(project(tmp_path / "code", more=thread)), {"spider": "things"}, log)
+    assert ended.outcome == "succeeded", ended
+    assert b"weft: cold start: importing" in log.data
+    assert b"starts threads" in log.data
+
+
+async def test_settings_that_raise_end_the_run_with_what_they_raised(tmp_path: Path, run: Run) -> None:
+    code = ready(project(tmp_path / "code", settings="raise RuntimeError('no settings today')"))
+    ended = await run(made(tmp_path / "12-3"), code, {"spider": "things"})
+    assert ended.outcome == "failed"
+    assert "no settings today" in ended.reason
+
+
+async def test_a_cancelled_spider_closes_gently_and_its_group_is_empty(
+    tmp_path: Path, code: ReadyCode, run: Run
+) -> None:
+    folder, log = made(tmp_path / "12-3"), Log()
+    doing = asyncio.create_task(run(folder, code, {"spider": "endless"}, log))
+    await log.shows(b"ready")
+    group = int((folder / "process").read_text().split()[0])
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert not _group.members(group)
+    assert json.loads((folder / "end.json").read_text())["reason"] == "shutdown"
+
+
+async def test_a_spider_that_ignores_the_request_is_killed_after_its_grace(
+    tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
+) -> None:
+    folder, log = made(tmp_path / "12-3"), Log()
+    work = attempt(folder, {"spider": "stubborn"}, code=code, log=log, grace_seconds=0.5)
+    doing = asyncio.create_task(executor.execute(work))
+    await log.shows(b"ready")
+    group = int((folder / "process").read_text().split()[0])
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert not _group.members(group)
+
+
+async def test_a_flood_of_output_ends_the_run_by_its_name(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+    ended = await run(made(tmp_path / "12-3"), code, {"spider": "flood", "log_bytes": 1_000_000})
+    assert (ended.outcome, ended.reason) == ("log_limit", "it printed more than 1000000 bytes")
+
+
+async def test_an_item_that_is_too_large_ends_the_run_by_its_name(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+    ended = await run(made(tmp_path / "12-3"), code, {"spider": "huge", "limits": {"item_bytes": 1_000_000}})
+    assert ended.outcome == "item_limit", ended
+
+
+async def test_a_spider_that_is_killed_says_by_which_signal(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+    folder = made(tmp_path / "12-3")
+    ended = await run(folder, code, {"spider": "dies"})
+    assert (ended.outcome, ended.signal, ended.reason) == ("failed", 9, "killed by SIGKILL (9)")
+    assert items_in(folder) == [{"number": 0}]
+
+
+async def test_a_spider_may_not_read_what_is_not_its_own(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of another project")
+    folder = made(tmp_path / "runs" / "12-3")
+    ended = await run(folder, code, {"spider": "reads", "args": {"path": str(secret)}})
+    assert ended.result is not None
+    if ended.result["isolation"] == "L1":
+        assert items_in(folder) == [{"refused": "PermissionError"}]
+    else:
+        assert ended.result["isolation"] == "L0"
+
+
+async def test_a_run_whose_zygote_is_killed_ends_and_the_next_one_gets_another(
+    tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
+) -> None:
+    log = Log()
+    first = attempt(made(tmp_path / "1-1"), {"spider": "endless"}, code=code, log=log)
+    doing = asyncio.create_task(executor.execute(first))
+    await log.shows(b"ready")
+    (zygote,) = [task.result() for task in executor._zygotes._all.values()]
+    zygote._child.kill()
+    ended = await asyncio.wait_for(doing, 20)
+    assert (ended.outcome, ended.signal) == ("failed", 9)
+    again = await executor.execute(attempt(made(tmp_path / "2-1"), {"spider": "things"}, code=code))
+    assert again.outcome == "succeeded"
+
+
+async def test_zygotes_without_runs_are_let_go_beyond_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: SpiderExecutor
+) -> None:
+    monkeypatch.setattr(_zygotes, "MOST_IDLE", 1)
+    folder = project(tmp_path / "code", spiders=SPIDERS)
+    for number in range(3):
+        work = attempt(made(tmp_path / f"{number}-1"), {"spider": "things"}, code=ready(folder, digest=f"d{number}"))
+        assert (await executor.execute(work)).outcome == "succeeded"
+    assert [key[0] for key in executor._zygotes._all] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "spider.spider is None"),
+        ({"spider": "a", "args": ["b"]}, "spider.args is"),
+        ({"spider": "a", "args": {"not a name": 1}}, "spider.args is"),
+        ({"spider": "a", "settings": 3}, "spider.settings is 3"),
+        ({"spider": "a", "isolation": "L9"}, "spider.isolation is 'L9'; it must be L0, L1 or L2"),
+        ({"spider": "a", "limits": {"memory": 1}}, "a field of limits is 'memory'"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_what_is_allowed(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        SpiderExecutor().check(spec)
