@@ -94,9 +94,8 @@ def test_a_field_is_described_by_the_text_under_it() -> None:
     assert schemas["RunBody"]["properties"]["name"]["description"].startswith("What lists call a run of a kind")
     assert schemas["RunBody"]["properties"]["not_before"]["description"].startswith("When it may start")
     assert schemas["Window"]["properties"]["to"]["description"].startswith("The moment after the last")
-    [attempt] = [
-        each for each in DOCUMENT["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"] if each["in"] == "query"
-    ]
+    parameters = DOCUMENT["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"]
+    [attempt] = [each for each in parameters if each["name"] == "attempt"]
     assert attempt["schema"]["description"] == "The newest unless told."
 
 

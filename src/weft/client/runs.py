@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from weft.client.connection import Connection
 from weft.client.values import attempt_of, run_of
 from weft.clock import iso
 from weft.documents.runs import AttemptDocument, RunDocument
+from weft.runs.log_records import LogRecord
+from weft.runs.log_search import LogQuery
 from weft.runs.model import Attempt, NewRun, Run, Submitted
 
 MOST_A_PAGE = 500
@@ -52,8 +54,15 @@ class RemoteRuns:
 
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
         """The log of an attempt as far as it is known: of the newest one unless told."""
-        data: bytes = await self._connection.get(bytes, "runs", run_id, "log", attempt=attempt or None)
+        data: bytes = await self._connection.get(bytes, "runs", run_id, "log", attempt=attempt or None, format="raw")
         return data
+
+    async def records(self, run_id: int, attempt: int, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
+        """The records of a log that are wanted, in their order."""
+        wanted = {name: value for name in LogQuery.__slots__ if (value := getattr(asked, name))}
+        connection = self._connection
+        lines = await connection.get(bytes, "runs", run_id, "log", attempt=attempt or None, format="jsonl", **wanted)
+        yield [msgspec.json.decode(line, type=LogRecord) for line in lines.splitlines() if line.startswith(b"{")]
 
     async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
         """What a running attempt has printed after ``after``; a piece is known by the place where it ends."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
 
 from weft.errors import Invalid
+from weft.runs.log_records import LONGEST_RECORD, safe_cut, shown
 from weft.runs.model import Run
 from weft.runs.runs import Runs
 
@@ -15,12 +17,19 @@ _PLACE = re.compile(r"([1-9]\d{0,8})\.(\d{1,15})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Some text of an attempt's log; ``start`` and ``end`` count its bytes."""
+    """Some of an attempt's log; ``start`` and ``end`` count its bytes."""
 
     attempt: int
     start: int
     end: int
-    text: str
+    data: bytes
+    goes_on: bool = False
+    """Whether the line before it was left open."""
+
+    @property
+    def text(self) -> str:
+        """For people: records as Scrapy writes them."""
+        return shown(self.data, goes_on=self.goes_on)
 
     @property
     def place(self) -> str:
@@ -29,59 +38,63 @@ class LogPiece:
 
 
 class LogTail:
-    """Follows one run. Its place is an attempt and how many bytes of that one's log were given out."""
+    """Follows one run. Its place is an attempt and how many bytes of that one's log were given out.
 
-    def __init__(self, runs: Runs, run_id: int, place: str = "1.0") -> None:
+    A piece ends where nothing that follows changes how it reads: with a line where whole lines are wanted, else not
+    within a record or a character.
+    """
+
+    def __init__(self, runs: Runs, run_id: int, place: str = "1.0", *, whole_lines: bool = False) -> None:
         found = _PLACE.fullmatch(place)
         if found is None:
             raise Invalid("Last-Event-ID", place, "it must be the id of a piece that was received")
-        self._runs, self._run_id = runs, run_id
+        self._runs, self._run_id, self._whole_lines = runs, run_id, whole_lines
         self._attempt, self._given = int(found[1]), int(found[2])
         self._number, self._skip, self._kept = -1, self._given, b""
+        self._open = False
 
-    async def look(self) -> tuple[Run, list[LogPiece]]:
+    async def look(self) -> tuple[Run, AsyncIterator[LogPiece]]:
         """The run, and what is new; all there is if the run has ended."""
         run = await self._runs.get(self._run_id)
         ended = {each.attempt for each in await self._runs.attempts(self._run_id)}
-        found: list[LogPiece] = []
+        return run, self._new(run, ended)
+
+    async def _new(self, run: Run, ended: Collection[int]) -> AsyncIterator[LogPiece]:
         while self._attempt <= run.attempt and self._attempt in ended:
-            whole = await self._runs.log(self._run_id, self._attempt)
-            found += self._cut(whole[self._given :], last=True)
+            log, self._kept = await self._runs.open_log(self._run_id, self._attempt), b""
+            async for part in log.forwards(self._given):
+                self._kept += part
+                for piece in self._cut(last=False):
+                    yield piece
+            for piece in self._cut(last=True):
+                yield piece
             self._attempt, self._given = self._attempt + 1, 0
             self._number, self._skip, self._kept = -1, 0, b""
         if self._attempt == run.attempt:
-            found += await self._live()
-        return run, found
+            for number, data in await self._runs.live_log(self._run_id, self._attempt, self._number):
+                seen = min(self._skip, len(data))
+                self._number, self._skip = number, self._skip - seen
+                self._kept += data[seen:]
+            for piece in self._cut(last=False):
+                yield piece
 
-    async def _live(self) -> list[LogPiece]:
-        for number, data in await self._runs.live_log(self._run_id, self._attempt, self._number):
-            seen = min(self._skip, len(data))
-            self._number, self._skip = number, self._skip - seen
-            self._kept += data[seen:]
-        pieces = self._cut(self._kept, last=False)
-        self._kept = self._kept[sum(piece.end - piece.start for piece in pieces) :]
-        return pieces
-
-    def _cut(self, data: bytes, *, last: bool) -> list[LogPiece]:
-        """Pieces that end with a character; the beginning of one that is still to come is left out."""
-        pieces = []
-        while data:
-            part = data[:LARGEST_PIECE]
-            size = len(part) if last and part == data else whole_characters(part)
+    def _cut(self, *, last: bool) -> Iterator[LogPiece]:
+        """Take pieces from what is kept; what cannot be told yet stays there."""
+        while self._kept:
+            size = self._size(last=last)
             if not size:
-                break
-            text, start = part[:size].decode("utf-8", "replace"), self._given
-            self._given += size
-            pieces.append(LogPiece(self._attempt, start, self._given, text))
-            data = data[size:]
-        return pieces
+                return
+            data, self._kept = self._kept[:size], self._kept[size:]
+            start, self._given = self._given, self._given + size
+            yield LogPiece(self._attempt, start, self._given, data, self._open)
+            self._open = not data.endswith(b"\n")
 
-
-def whole_characters(data: bytes) -> int:
-    """How many bytes there are before a UTF-8 character that is cut off at the end."""
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            length = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
-            return len(data) - back if length > back else len(data)
-    return len(data)
+    def _size(self, *, last: bool) -> int:
+        part = self._kept[:LARGEST_PIECE]
+        if last and part == self._kept:
+            return len(part)
+        size = part.rfind(b"\n") + 1 if self._whole_lines else safe_cut(part)
+        if size or len(part) < LARGEST_PIECE:
+            return size
+        line = self._kept.find(b"\n") + 1  # a record that is longer than a piece
+        return line or (len(self._kept) if last or len(self._kept) > LONGEST_RECORD else 0)

@@ -21,11 +21,13 @@ LONGEST_RECORD = 1 << 20
 """Bytes of a line that are looked at; what follows in it is counted."""
 LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
-_PRINTED = re.compile(
-    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})? \[([^\]\s]{1,200})\] ([A-Z]{4,8}): (.*)", re.DOTALL
-)
+_PRINTED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[([^\]\s]{1,200})\] ([A-Z]{4,8}): (.*)", re.DOTALL | re.ASCII)
 _STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?)?|\r)\Z")
+"""Half of an escape sequence, or of a line's end."""
+_LONGEST_ESCAPE = 256
+_END_OF_TIME = 253_402_300_800_000_000
 _INDENT = "    "
 
 
@@ -102,12 +104,17 @@ def safe_cut(data: bytes) -> int:
     """How many bytes of ``data`` can be shown as text without what follows: not half a record, nor half a character."""
     line = data.rfind(b"\n") + 1
     mark = data.find(MARK, line)
-    return mark if mark >= 0 else line + whole_characters(data[line:])
+    if mark >= 0:
+        return mark
+    unfinished = _UNFINISHED.search(data, max(line, len(data) - _LONGEST_ESCAPE))
+    return unfinished.start() if unfinished else line + whole_characters(data[line:])
 
 
-def shown(data: bytes) -> str:
-    """Bytes up to a safe cut, as text for people. A line that goes on later is left open."""
+def shown(data: bytes, *, goes_on: bool = False) -> str:
+    """Bytes up to a safe cut, as text for people. A line that goes on later is left open; ``goes_on``: one was."""
     *lines, rest = data.split(b"\n")
+    if goes_on and data.startswith(MARK):
+        return "\n" + shown(data)
     whole = [record.text + "\n" for line in lines for record in _records(line, 0)]
     return "".join([*whole, *_open_text(rest)])
 
@@ -127,12 +134,15 @@ class LogText:
 
     def __init__(self) -> None:
         self._held = b""
+        self._goes_on = False
 
     def feed(self, data: bytes, *, last: bool = False) -> str:
         data = self._held + data
         cut = len(data) if last or len(data) > LONGEST_RECORD else safe_cut(data)
         self._held = data[cut:]
-        return shown(data[:cut])
+        text = shown(data[:cut], goes_on=self._goes_on)
+        self._goes_on = not text.endswith("\n") if text else self._goes_on
+        return text
 
 
 def _open_text(rest: bytes) -> Iterator[str]:
@@ -154,7 +164,7 @@ def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
 def _record(part: bytes, skipped: int) -> LogRecord:
     try:
         said = msgspec.json.decode(part, type=dict[str, Any])
-        return _clipped(msgspec.convert(_known(said), LogRecord))
+        return _clipped(msgspec.convert(_known(said), LogRecord, strict=False))
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError):
         return _printed(part.decode("utf-8", "replace"), skipped)
 
@@ -163,7 +173,13 @@ def _known(said: dict[str, Any]) -> dict[str, Any]:
     level = str(said.get("level") or "INFO").upper()
     texts = {name: str(said[name]) for name in ("message", "logger", "url", "spider", "exception") if said.get(name)}
     numbers = {name: said[name] for name in ("at", "status", "run_id") if said.get(name) is not None}
+    if not _is_moment(numbers.get("at", 0)):
+        del numbers["at"]
     return texts | numbers | {"level": level if level in LEVELS else "INFO"}
+
+
+def _is_moment(at: object) -> bool:
+    return not isinstance(at, int | float) or 0 <= at < _END_OF_TIME
 
 
 def _clipped(record: LogRecord) -> LogRecord:
@@ -194,10 +210,7 @@ def _tame(line: str) -> str:
 
 
 def _moment(at: int | None) -> str:
-    try:
-        return datetime.fromtimestamp((at or 0) / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return "0000-00-00 00:00:00"
+    return datetime.fromtimestamp((at or 0) // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _microseconds(text: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -20,10 +20,13 @@ from weft.runs import key_store, lease_store, limit_store, list_store, store
 from weft.runs.bell import Bell
 from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.listing import Found, Listing
+from weft.runs.log_records import LogRecord
+from weft.runs.log_search import LogQuery, search
 from weft.runs.log_shelf import KeptLog, log_in_memory, open_log
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 from weft.runs.pins import Pins
-from weft.runs.repeats import SAME_TARGET, Answer, Twin, digest, earlier, resolved, same_request
+from weft.runs.queued import key_row, queued_fact
+from weft.runs.repeats import SAME_TARGET, Answer, Twin, earlier, resolved, same_request
 
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
@@ -71,7 +74,7 @@ class Runs:
         lanes = [lane_of(run) for run in new]
         by_lane = {lane: self._lane_id(tx, lane) for lane in set(lanes)}
         ids = store.add(tx, new, [by_lane[lane] for lane in lanes], at)
-        events.append(tx, [_queued(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
+        events.append(tx, [queued_fact(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
         ready = Counter(lane.queue for run, lane in zip(new, lanes, strict=True) if run.not_before is None)
         tx.after_commit(lambda: self._bell.add_all(ready))
         return ids
@@ -215,6 +218,11 @@ class Runs:
                 return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
         return log_in_memory(b"".join([data for _, data in await self.live_log(run_id, wanted)]))
 
+    async def records(self, run_id: int, attempt: int, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
+        """The records of a log that are wanted, in their order."""
+        async for batch in search(await self.open_log(run_id, attempt), asked):
+            yield batch
+
     async def live_log(self, run_id: int, attempt: int, after: int = -1) -> Sequence[tuple[int, bytes]]:
         """Numbered pieces of a running attempt's log, from ``after`` on."""
         return await self._db.read(lambda tx: lease_store.live_log(tx, run_id, attempt, after))
@@ -284,19 +292,7 @@ class Runs:
     def _remember(self, tx: Transaction, queued: Sequence[tuple[NewRun, int]]) -> None:
         """Keep which run each key made, so that the next submit with it finds that run."""
         at = self._clock()
-        rows = [
-            {"project": run.project, "key": run.idempotency_key, "digest": digest(run), "run_id": run_id, "at": at}
-            for run, run_id in queued
-            if run.idempotency_key
-        ]
-        key_store.remember(tx, rows)
+        key_store.remember(tx, [key_row(run, run_id, at) for run, run_id in queued if run.idempotency_key])
         for run, run_id in queued:
             if run.dedup_key:
                 key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
-
-
-def _queued(run: NewRun, run_id: int) -> Fact:
-    if run.skipped is not None:
-        data = {"state": RunState.CANCELLED.value, "outcome": "skipped", "reason": run.skipped}
-        return Fact("run_finished", run.project, run_id, run.task_id, data)
-    return Fact("run_queued", run.project, run_id, run.task_id, {"by": run.by} if run.by else None)

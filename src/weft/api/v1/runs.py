@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from starlette.responses import Response
 
 from weft.access.model import Role
 from weft.api import examples
@@ -163,29 +162,6 @@ async def attempts(call: Call) -> Page[AttemptDocument]:
     """List the attempts of a run that have ended."""
     run_id = await _checked(call)
     return Page(items=[attempt_document(each) for each in await call.app.runs.attempts(run_id)])
-
-
-class Which(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempt."""
-
-    attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
-    """The newest unless told."""
-
-
-@operations.get(
-    "/runs/{run_id}/log",
-    needs=Role.VIEWER,
-    query=Which,
-    media_type="text/plain",
-    example="7 prices found\n",
-)
-async def log(call: Call) -> Response:
-    """What an attempt of a run has printed so far."""
-    run_id = await _checked(call)
-    wanted, run = call.query.attempt, await call.app.runs.get(run_id)
-    if wanted is not None and wanted > run.attempt:
-        raise Invalid("attempt", wanted, f"run {run_id} has had {run.attempt} attempts")
-    return Response(await call.app.runs.log(run_id, wanted), media_type="text/plain")
 
 
 @operations.post("/runs/{run_id}/cancel", needs=Role.OPERATOR, answer=RunDocument, status=202, example=examples.RUN)

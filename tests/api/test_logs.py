@@ -1,0 +1,121 @@
+"""Logs through the API: as text, as records, searched, and their errors in groups."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.api.acting import Visitor
+from tests.api.listening import listening
+from tests.conftest import on_sqlite
+from tests.runs.acting import Hand, submit
+from weft.access.model import Role
+from weft.app import App
+from weft.runs.log_shelf import keep_log
+
+pytestmark = on_sqlite
+
+AT = 1_794_790_923_000_000
+
+
+def said(message: str, **fields: object) -> bytes:
+    record = {"at": AT, "level": "INFO", "logger": "shop", "message": message} | fields
+    return b"\x1e" + json.dumps(record).encode() + b"\n"
+
+
+LOG = (
+    said("Spider opened", spider="books", run_id=1)
+    + b"printed\x1b[31m red\x1b[0m\n"
+    + said("price is missing", level="WARNING", url="http://shop.example/1", status=200)
+    + said("failed on http://shop.example/1", level="ERROR", exception="Traceback\nKeyError: 'a'")
+    + said("failed on http://shop.example/2", level="ERROR", at=AT + 1_000_000, exception="Traceback\nKeyError: 'b'")
+)
+
+
+async def ended_with(app: App, log: bytes) -> str:
+    """The address of the log of a run that has printed this."""
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    key = f"logs/{run_id}/1.log"
+    await keep_log(app.blobs, key, len(log), lambda start, size: log[start : start + size])
+    await hand.end(lease, log_key=key, log_bytes=len(log))
+    return f"/v1/runs/{run_id}/log"
+
+
+async def test_a_log_is_told_as_text_records_or_bytes(admin: Visitor) -> None:
+    path = await ended_with(admin.app, LOG)
+    text = (await admin.get(path)).data.decode().splitlines()
+    assert text[:4] == [
+        "2026-11-16 01:02:03 [shop] INFO: Spider opened",
+        "printed red",
+        "2026-11-16 01:02:03 [shop] WARNING: price is missing",
+        "2026-11-16 01:02:03 [shop] ERROR: failed on http://shop.example/1",
+    ]
+    answer = await admin.get(f"{path}?format=jsonl")
+    records = [json.loads(line) for line in answer.data.splitlines()]
+    assert answer.headers["Content-Type"].startswith("application/jsonl")
+    assert records[1] == {"message": "printed\x1b[31m red\x1b[0m"}
+    assert (records[2]["url"], records[2]["status"], records[0]["spider"]) == ("http://shop.example/1", 200, "books")
+    assert (await admin.get(f"{path}?format=raw")).data == LOG
+
+
+async def test_a_log_is_searched_on_the_server(admin: Visitor) -> None:
+    path = await ended_with(admin.app, LOG)
+
+    async def messages(query: str) -> list[str]:
+        lines = (await admin.get(f"{path}?format=jsonl&{query}")).data.splitlines()
+        return [json.loads(line)["message"] for line in lines]
+
+    assert await messages("level=WARNING&tail=3") == await messages("level=WARNING")
+    assert len(await messages("level=ERROR")) == 2
+    assert await messages("text=PRICE") == ["price is missing"]
+    assert await messages("regex=KeyError:%20.b") == ["failed on http://shop.example/2"]
+    assert await messages("level=ERROR&tail=1") == ["failed on http://shop.example/2"]
+    assert await messages("text=nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("level=LOUD", "level"), ("regex=(", "regex"), ("tail=0", "tail"), ("format=pdf", "format")]
+)
+async def test_a_search_that_means_nothing_is_refused(admin: Visitor, query: str, field: str) -> None:
+    answer = await admin.get(f"{await ended_with(admin.app, LOG)}?{query}")
+    assert (answer.status, answer.json["field"]) == (422, field)
+
+
+async def test_identical_errors_are_grouped(admin: Visitor) -> None:
+    [group] = (await admin.get(f"{await ended_with(admin.app, LOG)}/errors")).json["items"]
+    assert (group["count"], group["message"]) == (2, "failed on <url> | KeyError: '…'")
+    assert (group["first_at"], group["last_at"]) == ("2026-11-16T01:02:03.000Z", "2026-11-16T01:02:04.000Z")
+    assert group["example"].endswith("    Traceback\n    KeyError: 'a'")
+
+
+async def test_a_log_of_many_segments_is_told_whole_and_its_end_alone(admin: Visitor) -> None:
+    log = b"".join(said(f"page {number}") for number in range(30_000))
+    assert len(log) > 2 << 20
+    path = await ended_with(admin.app, log)
+    assert (await admin.get(f"{path}?format=raw")).data == log
+    assert (await admin.get(path)).data.count(b"\n") == 30_000
+    run_id = path.split("/")[3]
+    await admin.app.blobs.delete(f"logs/{run_id}/1/000000.gz")  # so that reading it would show
+    assert (await admin.get(f"{path}?tail=2")).data.splitlines()[-1].endswith(b"page 29999")
+    assert (await admin.get(path)).status == 404
+
+
+async def test_records_are_streamed_as_text_or_as_json(admin: Visitor) -> None:
+    path = f"{await ended_with(admin.app, LOG)}/stream"
+    async with listening(admin, path, since="1.0") as ear:
+        assert (
+            (await ear.event()).json["text"].startswith("2026-11-16 01:02:03 [shop] INFO: Spider opened\nprinted red\n")
+        )
+    async with listening(admin, f"{path}?format=jsonl", since="1.0") as ear:
+        lines = (await ear.event()).json["text"].splitlines()
+        assert [json.loads(line).get("level") for line in lines] == ["INFO", None, "WARNING", "ERROR", "ERROR"]
+
+
+async def test_errors_and_records_are_only_for_those_who_may_view_the_run(admin: Visitor) -> None:
+    path = await ended_with(admin.app, LOG)
+    stranger = await admin.with_role(Role.ADMIN, "other")
+    for each in (path, f"{path}/errors"):
+        assert (await stranger.get(each)).status == 404
