@@ -39,6 +39,8 @@ COMMANDS = {
     "spiders": Entry("weft.cli.versions:spiders", "List the spiders of a project."),
     "tasks": Entry("weft.cli.tasks:app", "What to do and when."),
     "runs": Entry("weft.cli.runs:app", "What was done, is being done and waits."),
+    "items": Entry("weft.cli.items:items", "What spiders have yielded."),
+    "datasets": Entry("weft.cli.datasets:app", "What spiders have found so far."),
     "workers": Entry("weft.cli.workers:app", "Who does it."),
     "users": Entry("weft.cli.users:app", "Who may log in."),
     "keys": Entry("weft.cli.keys:app", "How programs say who they are."),

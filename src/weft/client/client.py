@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from weft.client.connection import Connection
+from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
@@ -19,6 +20,8 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.runs = RemoteRuns(connection)
+        self.items = RemoteItems(connection)
+        self.datasets = RemoteDatasets(connection)
         self.projects = RemoteProjects(connection)
         self.tasks = RemoteTasks(connection)
         self.workers = RemoteWorkers(connection)

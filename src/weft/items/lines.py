@@ -51,7 +51,7 @@ def _read(line: bytes) -> Read | None:
         if b"\\u0000" not in line:
             text = str(found.item, "utf-8")
             return (found.at if 0 < found.at < LATEST else 0, text, fingerprint(data), data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         pass
     except RecursionError:
         return None
@@ -77,13 +77,11 @@ def _read_with_care(line: bytes) -> Read | None:
 
 
 def _clean(value: Any) -> Any:
-    """Without NUL, half characters and numbers that are none; a number of more than 64 bits becomes a text."""
+    """Without NUL, half characters and numbers that are none."""
     if isinstance(value, str):
         return value.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {_clean(name): _clean(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_clean(each) for each in value]
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,146 @@
+"""Items and datasets of a weft elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from weft.api.items_asked import cursor_of
+from weft.api.paging import Page, cursor, page
+from weft.client.connection import Connection
+from weft.client.values import at
+from weft.clock import iso
+from weft.documents.items import (
+    DatasetDocument,
+    FieldsDocument,
+    ItemDocument,
+    StatsDocument,
+    ThingDocument,
+    ThingHistory,
+)
+from weft.items.datasets import NEWEST, Counts, Fields, ThingFilter, Things
+from weft.items.items import BEGIN, PAGE, Cursor, Slice
+from weft.items.model import AttemptStats, Condition, Dataset, Look, Row, Selection, Thing
+
+MOST_A_PAGE = 500
+
+
+class RemoteItems:
+    """What ``items.Items`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def rows(self, wanted: Selection) -> AsyncIterator[Row]:
+        """Every item that is wanted, in the order in which they came."""
+        left, after = wanted.limit, BEGIN
+        while left is None or left > 0:
+            part = await self.page(wanted, after, limit=MOST_A_PAGE if left is None else left)
+            for row in part.rows:
+                yield row
+            if part.next is None:
+                return
+            after, left = part.next, None if left is None else left - len(part.rows)
+
+    async def page(self, wanted: Selection, after: Cursor = BEGIN, *, limit: int = PAGE) -> Slice:
+        """The next ``limit`` items at most, and at most 500."""
+        if wanted.run_id is not None:
+            path: tuple[object, ...] = ("runs", wanted.run_id, "items")
+            query: dict[str, Any] = {"attempt": "all" if wanted.all_attempts else wanted.attempt}
+        else:
+            path, query = ("datasets", wanted.project, wanted.dataset, "items"), {"every": wanted.every}
+        query |= _conditions(wanted.where) | {"limit": min(limit, MOST_A_PAGE)}
+        query["after"] = None if after == BEGIN else cursor(tuple(map(str, after)))
+        found = await self._connection.get(Page[ItemDocument], *path, **query)
+        rows = [_row(each) for each in found.items]
+        return Slice(rows, None if found.next is None else cursor_of(found.next))
+
+    async def stats(self, run_id: int) -> list[AttemptStats]:
+        found = await self._connection.get(Page[StatsDocument], "runs", run_id, "stats")
+        return [AttemptStats(**_fields(each)) for each in found.items]
+
+
+class RemoteDatasets:
+    """What ``datasets.Datasets`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self, projects: Collection[str] | None = None) -> list[Dataset]:
+        found: list[DatasetDocument] = []
+        for project in [None] if projects is None else sorted(projects):
+            found += (await self._connection.get(Page[DatasetDocument], "datasets", project=project)).items
+        return [_dataset(each) for each in found]
+
+    async def get(self, project: str, name: str) -> Dataset:
+        return _dataset(await self._connection.get(DatasetDocument, "datasets", project, name))
+
+    async def counts(self, project: str, name: str) -> Counts:
+        found = await self._connection.get(DatasetDocument, "datasets", project, name)
+        return Counts(found.things or 0, found.items or 0)
+
+    async def set(
+        self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
+    ) -> Dataset:
+        body = {"key_fields": list(key_fields), "schema": schema}
+        return _dataset(await self._connection.call("PUT", ("datasets", project, name), DatasetDocument, body=body))
+
+    async def things(
+        self, project: str, name: str, wanted: ThingFilter | None = None, *, below: int = NEWEST, limit: int = 50
+    ) -> Things:
+        wanted = wanted or ThingFilter()
+        query: dict[str, Any] = {each: getattr(wanted, each) for each in ("new_in_run", "changed_in_run")}
+        times = ("first_seen_after", "first_seen_before", "last_seen_after", "last_seen_before")
+        query |= {each: iso(getattr(wanted, each)) for each in times} | _conditions(wanted.where)
+        query |= {"after": None if below == NEWEST else cursor(below), "limit": min(limit, MOST_A_PAGE)}
+        found = await self._connection.get(Page[ThingDocument], "datasets", project, name, "things", **query)
+        return Things([_thing(each) for each in found.items], page(found.next))
+
+    async def thing(self, project: str, name: str, thing_id: int) -> tuple[Thing, list[Look]]:
+        found = await self._connection.get(ThingHistory, "datasets", project, name, "things", thing_id)
+        return _thing(found.thing), [Look(**_fields(each)) for each in found.looks]
+
+    async def fields(self, project: str, name: str) -> Fields:
+        found = await self._connection.get(FieldsDocument, "datasets", project, name, "fields")
+        fields = {
+            each.name: {"present": each.present, "filled": each.filled, "types": each.types} for each in found.fields
+        }
+        return Fields(
+            sampled=found.sampled,
+            fields=fields,
+            inferred=found.inferred,
+            invalid=found.invalid,
+            problems=found.problems,
+        )
+
+
+def _conditions(where: Sequence[Condition]) -> dict[str, str]:
+    by_name: dict[str, dict[str, str]] = {}
+    for each in where:
+        by_name.setdefault("contains" if each.part else "where", {})[each.field] = each.value
+    return {name: msgspec.json.encode(told).decode() for name, told in by_name.items()}
+
+
+def _row(document: ItemDocument) -> Row:
+    return Row(**_fields(document))
+
+
+def _dataset(document: DatasetDocument) -> Dataset:
+    told = _fields(document)
+    return Dataset(
+        id=0,
+        key_fields=tuple(told["key_fields"]),
+        **{name: told[name] for name in ("project", "name", "schema", "created_at")},
+    )
+
+
+def _thing(document: ThingDocument) -> Thing:
+    return Thing(**_fields(document))
+
+
+def _fields(document: msgspec.Struct) -> dict[str, Any]:
+    """What a document says, with its times as moments."""
+    told = {name: getattr(document, name) for name in document.__struct_fields__}
+    return {name: at(value) if name == "at" or name.endswith("_at") else value for name, value in told.items()}

@@ -1,0 +1,140 @@
+"""Items and things are found page by page, and their counts are what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.conftest import on_sqlite
+from tests.items.scene import AT, Spider, start
+from weft.app import App
+from weft.errors import Invalid, NotFound
+from weft.items import items as items_module
+from weft.items.datasets import ThingFilter
+from weft.items.items import BEGIN
+from weft.items.model import Condition, Selection
+
+
+async def crawl(app: App, *items: dict[str, object], at: int = AT) -> Spider:
+    spider = await start(app)
+    await spider.yields(*items, at=at)
+    await spider.hand.end(spider.lease)
+    return spider
+
+
+async def test_pages_follow_each_other_without_gap_or_overlap(app: App) -> None:
+    first = await crawl(app, *({"n": n} for n in range(7)))
+    await crawl(app, *({"n": n} for n in range(5, 12)))
+    for wanted, expected in (
+        (Selection(run_id=first.run_id), list(range(7))),
+        (Selection(project="shop", dataset="quotes"), list(range(12))),
+        (Selection(project="shop", dataset="quotes", every=True), [*range(7), *range(5, 12)]),
+    ):
+        seen, after, pages = [], BEGIN, 0
+        while after is not None:
+            part = await app.items.page(wanted, after, limit=3)
+            seen += [row.data["n"] for row in part.rows]
+            after, pages = part.next, pages + 1
+        assert seen == expected
+        assert pages >= len(expected) / 3
+        assert [row.data["n"] async for row in app.items.rows(replace(wanted, limit=4))] == expected[:4]
+
+
+@on_sqlite
+async def test_a_long_list_is_read_in_pages(app: App) -> None:
+    count = items_module.PAGE * 2 + 5
+    spider = await crawl(app, *({"n": n} for n in range(count)))
+    seen = [row.seq async for row in app.items.rows(Selection(run_id=spider.run_id))]
+    assert seen == list(range(1, count + 1))
+
+
+async def test_conditions_choose_items(app: App) -> None:
+    spider = await crawl(app, {"a": "red tea", "n": 1}, {"a": "tea", "n": 2.5}, {"n": 3, "ok": True})
+    for condition, expected in (
+        (Condition("a", "tea"), [2]),
+        (Condition("a", "tea", part=True), [1, 2]),
+        (Condition("n", "2.5"), [2]),
+        (Condition("ok", "true"), [3]),
+        (Condition("b", ""), []),
+    ):
+        wanted = Selection(run_id=spider.run_id, where=(condition,))
+        assert [row.seq async for row in app.items.rows(wanted)] == expected
+
+
+async def test_things_are_found_by_when_and_by_which_run(app: App) -> None:
+    await app.datasets.set("shop", "quotes", key_fields=["id"])
+    one = await crawl(app, {"id": 1, "price": 1}, {"id": 2, "price": 1})
+    two = await crawl(app, {"id": 2, "price": 2}, {"id": 3, "price": 1}, at=AT + 10_000_000)
+
+    async def ids(**wanted: object) -> list[int]:
+        page = await app.datasets.things("shop", "quotes", ThingFilter(**wanted))  # type: ignore[arg-type]
+        return [thing.data["id"] for thing in page.things]
+
+    assert await ids() == [3, 2, 1]
+    assert await ids(new_in_run=one.run_id) == [2, 1]
+    assert await ids(new_in_run=two.run_id) == [3]
+    assert await ids(changed_in_run=two.run_id) == [2]
+    assert await ids(changed_in_run=one.run_id) == []
+    assert await ids(first_seen_after=AT + 5_000_000) == [3]
+    assert await ids(last_seen_before=AT + 5_000_000) == [1]
+    assert await ids(where=(Condition("price", "1"),)) == [3, 1]
+    counts = await app.datasets.counts("shop", "quotes")
+    assert (counts.things, counts.items) == (3, 4)
+
+
+async def test_pages_of_things_follow_each_other(app: App) -> None:
+    await crawl(app, *({"n": n} for n in range(7)))
+    seen, page = [], await app.datasets.things("shop", "quotes", limit=3)
+    seen += [thing.data["n"] for thing in page.things]
+    while page.next is not None:
+        page = await app.datasets.things("shop", "quotes", below=page.next, limit=3)
+        seen += [thing.data["n"] for thing in page.things]
+    assert seen == [6, 5, 4, 3, 2, 1, 0]
+
+
+async def test_fields_tell_of_the_newest_things(app: App) -> None:
+    await app.datasets.set("shop", "quotes", schema={"required": ["author"]})
+    await crawl(app, {"text": "a", "author": "b"}, {"text": ""})
+    found = await app.datasets.fields("shop", "quotes")
+    assert (found.sampled, found.invalid, found.problems) == (2, 1, ["item has no author"])
+    assert found.fields["text"] == {"present": 2, "filled": 1, "types": {"string": 2}}
+    assert found.inferred["required"] == ["text"]
+
+
+@on_sqlite
+async def test_a_name_that_is_no_dataset_is_told_with_those_that_are(app: App) -> None:
+    await crawl(app, {"n": 1})
+    with pytest.raises(NotFound, match="there is no dataset quots in project shop; it has quotes"):
+        await app.datasets.get("shop", "quots")
+    with pytest.raises(NotFound, match="it has none yet"):
+        [row async for row in app.items.rows(Selection(project="empty", dataset="x"))]
+
+
+@on_sqlite
+async def test_a_selection_names_a_run_or_a_dataset(app: App) -> None:
+    for wanted in (Selection(), Selection(run_id=1, project="shop", dataset="quotes")):
+        with pytest.raises(Invalid, match="either a run or a dataset"):
+            await app.items.page(wanted)
+
+
+@on_sqlite
+async def test_a_run_without_items_has_none(app: App) -> None:
+    spider = await start(app)
+    assert [row async for row in app.items.rows(Selection(run_id=spider.run_id))] == []
+    assert await app.items.stats(spider.run_id) == []
+
+
+@on_sqlite
+@pytest.mark.parametrize("key_fields", [["a", "a"], [""], [f"f{n}" for n in range(21)]])
+async def test_key_fields_are_names_each_once(app: App, key_fields: list[str]) -> None:
+    with pytest.raises(Invalid, match="key_fields"):
+        await app.datasets.set("shop", "quotes", key_fields=key_fields)
+
+
+async def test_other_key_fields_count_from_then_on(app: App) -> None:
+    await crawl(app, {"id": 1, "price": 1})
+    await app.datasets.set("shop", "quotes", key_fields=["id"])
+    await crawl(app, {"id": 1, "price": 2}, {"id": 1, "price": 3})
+    seen = (await app.datasets.things("shop", "quotes")).things
+    assert [(thing.looks, thing.seen) for thing in seen] == [(2, 2), (1, 1)]
