@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from weft.client.connection import Connection
+from weft.client.destinations import RemoteDestinations
 from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
@@ -22,6 +23,7 @@ class Client:
         self.runs = RemoteRuns(connection)
         self.items = RemoteItems(connection)
         self.datasets = RemoteDatasets(connection)
+        self.destinations = RemoteDestinations(connection)
         self.projects = RemoteProjects(connection)
         self.tasks = RemoteTasks(connection)
         self.workers = RemoteWorkers(connection)

@@ -11,8 +11,7 @@ from weft.access.model import Role
 from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import Page
-from weft.clock import iso
-from weft.items.destinations import Progress
+from weft.documents.destinations import DestinationDocument, destination_document
 from weft.items.export.formats import Format
 
 operations = Operations("destinations")
@@ -29,30 +28,6 @@ class NewDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of files and objects."""
     fields: list[str] = []
     """Which fields, in this order; empty for all. Of a table: which become columns, ``price:number`` one of numbers."""
-
-
-class DestinationDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A destination and how it goes."""
-
-    id: int
-    project: str
-    dataset: str
-    url: str
-    format: Format
-    fields: list[str]
-    state: str
-    """``active``, or ``failing`` where the newest try failed."""
-    problem: str | None
-    failures: int
-    next_at: str | None
-    """When it is tried again, where it fails."""
-    delivered: int
-    """Items that have arrived."""
-    waiting: int
-    """Items that are still to be sent."""
-    delivered_at: str | None
-    created_at: str | None
-    created_by: str
 
 
 EXAMPLE: dict[str, Any] = {
@@ -81,7 +56,7 @@ EXAMPLE_BODY = {name: EXAMPLE[name] for name in ("url", "format", "fields")}
 async def list_(call: Call) -> Page[DestinationDocument]:
     """List the destinations of a dataset, with what waits for each and why one fails."""
     found = await call.app.destinations.all(*_checked(call))
-    return Page(items=[_document(each) for each in found])
+    return Page(items=[destination_document(each) for each in found])
 
 
 @operations.post(
@@ -101,14 +76,16 @@ async def add(call: Call) -> DestinationDocument:
         project, name, new.url, by=call.caller.name, format=new.format, fields=new.fields
     )
     call.headers["Location"] = f"/v1/datasets/{project}/{quote(name, safe='')}/destinations/{added.destination.id}"
-    return _document(added)
+    return destination_document(added)
 
 
 @operations.get(PATH + "/{destination_id}", needs=Role.DEVELOPER, answer=DestinationDocument, example=EXAMPLE)
 async def show(call: Call) -> DestinationDocument:
     """Show one destination and how it goes."""
     project, name = _checked(call)
-    return _document(await call.app.destinations.get(project, name, call.number("destination_id", "destination")))
+    return destination_document(
+        await call.app.destinations.get(project, name, call.number("destination_id", "destination"))
+    )
 
 
 @operations.delete(PATH + "/{destination_id}", needs=Role.ADMIN)
@@ -122,24 +99,3 @@ def _checked(call: Call) -> tuple[str, str]:
     project, name = call.path("project"), call.path("name")
     call.check(project, f"dataset {project}/{name}")
     return project, name
-
-
-def _document(progress: Progress) -> DestinationDocument:
-    each = progress.destination
-    return DestinationDocument(
-        id=each.id,
-        project=each.project,
-        dataset=each.dataset,
-        url=each.url,
-        format=each.format,
-        fields=list(each.fields),
-        state=each.state,
-        problem=each.problem,
-        failures=each.failures,
-        next_at=iso(each.next_at) if each.failures else None,
-        delivered=each.delivered,
-        waiting=progress.waiting,
-        delivered_at=iso(each.delivered_at),
-        created_at=iso(each.created_at),
-        created_by=each.created_by,
-    )
