@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
-import sys
 import traceback
 import warnings
 from pathlib import Path
 from typing import Any
+
+from .spool import write_all
 
 PASSED_ON = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 DESCRIBED = re.compile(
@@ -23,14 +25,15 @@ def main(code: Path, settings_module: str, walls: str = "") -> int:
     ``walls`` is JSON: ``{"isolation", "read", "write", "limits"}``; they are raised before any code is imported.
     """
     answer: dict[str, Any]
+    line = os.dup(1)
+    os.dup2(2, 1)  # what the project prints while it is imported is not the answer
     try:
         if walls:
             shut_in(**json.loads(walls))
         answer = {"spiders": spiders_of(str(code), settings_module)}
     except (Exception, SystemExit):
         answer = {"error": traceback.format_exc()}
-    sys.stdout.write("\n" + json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    write_all(line, b"\n" + json.dumps(answer).encode() + b"\n")
     return 0 if "spiders" in answer else 1
 
 

@@ -13,28 +13,32 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = -1
-        self._room = 0
+        self._size = SEGMENT_BYTES
         self.count = 0
 
     def add(self, item: bytes) -> None:
-        """Keep one item that is JSON already."""
+        """Keep one item that is JSON already; what cannot be written whole is not written."""
         line = b'{"at":%d,"item":%b}\n' % (time.time_ns() // 1000, item)
-        if self._room <= 0:
+        if self._size >= SEGMENT_BYTES:
             self._begin_segment()
-        write_all(self._file, line)
+        try:
+            write_all(self._file, line)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
         self.count += 1
-        self._room -= len(line)
+        self._size += len(line)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._room = -1, 0
+        self._file, self._size = -1, SEGMENT_BYTES
 
     def _begin_segment(self) -> None:
         self.close()
         path = self._folder / f"{self.count + 1:012d}.jl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._room = SEGMENT_BYTES
+        self._size = 0
 
 
 def write_all(file: int, data: bytes) -> None:

@@ -1,0 +1,161 @@
+"""A small Scrapy project for the agent to run, written into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+SETTINGS = """
+import os
+
+BOT_NAME = "shop"
+SPIDER_MODULES = ["shop.spiders"]
+GREETING = os.environ.get("GREETING", "none")
+"""
+
+SPIDERS = '''
+import asyncio
+import decimal
+import os
+
+import scrapy
+
+CALLED_AT_IMPORT = os.environ.get("GREETING", "none")
+
+
+class Few(scrapy.Spider):
+    """Yields a few things.
+
+    count: how many of them
+    """
+
+    name = "few"
+
+    def __init__(self, count="3", *, colour: str = "red", **kwargs):
+        """Colour things.
+
+        :param colour: of each thing
+        """
+        super().__init__(**kwargs)
+        self.count, self.colour = int(count), colour
+
+    async def start(self):
+        for n in range(self.count):
+            yield {"n": n, "colour": self.colour}
+
+
+class Strict(scrapy.Spider):
+    name = "strict"
+
+    def __init__(self, town, distance: int = 5):
+        super().__init__()
+
+    async def start(self):
+        return
+        yield
+
+
+class Product(scrapy.Item):
+    price = scrapy.Field(serializer=str)
+
+
+class Odd(scrapy.Spider):
+    """Yields what JSON cannot say, between things that it can."""
+
+    name = "odd"
+
+    async def start(self):
+        yield {"n": 1, "size": float("nan"), "cost": decimal.Decimal("1.50")}
+        yield {"n": object()}
+        yield Product(price=12)
+        yield {"n": b"bytes"}
+        yield {"n": "half a pair \\ud800"}
+        yield 5
+
+
+class Long(scrapy.Spider):
+    name = "long"
+
+    async def start(self):
+        yield {"n": 1}
+        print("asleep")
+        await asyncio.sleep(60)
+
+
+class Stubborn(scrapy.Spider):
+    """Does not close before its pipeline is through, which takes a minute."""
+
+    name = "stubborn"
+    custom_settings = {"ITEM_PIPELINES": {"shop.pipelines.Slow": 1}}
+
+    async def start(self):
+        yield {"n": 1}
+        print("asleep")
+
+
+class Page(scrapy.Spider):
+    name = "page"
+
+    def __init__(self, url, **kwargs):
+        super().__init__(**kwargs)
+        self.url = url
+
+    async def start(self):
+        yield scrapy.Request(self.url)
+
+    def parse(self, response):
+        self.logger.warning("read %s", response.url, extra={"response": response})
+        yield {"title": response.css("title::text").get()}
+        raise ValueError("this page is strange")
+
+
+class Reactors(scrapy.Spider):
+    name = "reactors"
+
+    async def start(self):
+        from twisted.internet import reactor
+
+        yield {"reactor": type(reactor).__name__}
+
+
+class World(scrapy.Spider):
+    """Tells what it finds around it."""
+
+    name = "world"
+
+    async def start(self):
+        names = ("SCRAPY_JOB", "SCRAPY_PROJECT", "SCRAPY_SPIDER", "GREETING")
+        yield {
+            **{name: os.environ.get(name) for name in names},
+            "at_import": CALLED_AT_IMPORT,
+            "in_settings": self.settings["GREETING"],
+            "jobdir": self.settings["JOBDIR"],
+            "telnet": self.settings.getbool("TELNETCONSOLE_ENABLED"),
+        }
+'''
+
+PIPELINES = """
+import asyncio
+
+
+class Slow:
+    async def process_item(self, item):
+        await asyncio.sleep(60)
+        return item
+"""
+
+
+def write_project(folder: Path, *, settings: str = SETTINGS, spiders: str = SPIDERS) -> Path:
+    """Write the project and return the folder from which it is imported."""
+    files = {
+        "shop/__init__.py": "",
+        "shop/settings.py": settings,
+        "shop/pipelines.py": PIPELINES,
+        "shop/spiders/__init__.py": "",
+        "shop/spiders/all.py": spiders,
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return folder
