@@ -27,7 +27,8 @@ from weft.clock import SECOND, seconds
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.runs import endings
-from weft.runs.model import Ending, NewRun, Retry, RunSpec, Verdict
+from weft.runs.judging import Verdict
+from weft.runs.model import Ending, NewRun, Retry, RunSpec
 
 HEALTHY = "healthy"
 KILLER = "worker-killer"

@@ -7,7 +7,8 @@ from tests.runs.acting import Hand, submit_many
 from weft.app import App
 from weft.clock import Moment, seconds
 from weft.runs.endings import MOST_APART, SECONDS_APART
-from weft.runs.model import MERCY, RunState
+from weft.runs.judging import MERCY
+from weft.runs.model import RunState
 
 
 async def lose_all_that_is_ready(app: App, times: int) -> None:

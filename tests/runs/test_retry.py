@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.conftest import SetClock
 from tests.runs.acting import Hand, events_of, facts, submit
 from weft.app import App
-from weft.runs.model import Ending, Outcome, Retry, RunState, judge
+from weft.runs.judging import judge
+from weft.runs.model import Ending, Outcome, Retry, RunState
 
 STEADY = {"delay_seconds": 10.0, "jitter": 0.0}
 

@@ -15,7 +15,8 @@ from weft.errors import Invalid
 from weft.events import Fact
 from weft.runs import lease_store, limit_store, store
 from weft.runs.bell import Bell
-from weft.runs.model import ENDED, LIMITS, Ending, Outcome, Retry, RunState, Verdict, judge, storable
+from weft.runs.judging import Verdict, judge
+from weft.runs.model import ENDED, LIMITS, Ending, Outcome, Retry, RunState, storable
 
 TOLD = ("succeeded", "failed", "timeout", "cancelled", "released", *LIMITS)
 """The outcomes that are a worker's to tell."""

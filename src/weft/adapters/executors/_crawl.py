@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from weft.adapters.executors._limits import Limits
+from weft.adapters.executors._marks import mark_of
 from weft.adapters.executors._spec import Fields
 from weft.adapters.executors.shell import INHERITED
 from weft.errors import Invalid
@@ -103,7 +103,7 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
         "correlation_id": work.correlation_id,
         "traceparent": work.traceparent,
         "env": environment(work, code),
-        "limits": {name: _whole(value) for name, value in msgspec.structs.asdict(crawl.limits).items()},
+        "limits": {**msgspec.structs.asdict(crawl.limits), "mark": mark_of(work.folder)},
         "isolation": level,
         "must_isolate": crawl.must_isolate,
         "read": reading(code),
@@ -116,13 +116,14 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
     return path
 
 
-def _whole(value: object) -> object:
-    return value if not isinstance(value, float) or math.isfinite(value) else 0
-
-
 def reading(code: ReadyCode) -> list[str]:
-    """What a spider may read beside the system: its code, its interpreter, and what belongs to that."""
-    return sorted({str(code.folder.absolute()), str(code.python.parent.parent.absolute()), sys.prefix, sys.base_prefix})
+    """What a spider may read beside the system and its Python."""
+    return [str(code.folder.absolute())]
+
+
+def installed(code: ReadyCode) -> list[str]:
+    """Where its Python is; a world that bubblewrap makes has it only where it is told."""
+    return sorted({str(code.python.parent.parent.absolute()), sys.prefix, sys.base_prefix})
 
 
 def bare_environment() -> dict[str, str]:

@@ -20,6 +20,7 @@ from weft.adapters.executors._crawl import (
     bare_environment,
     check_arguments,
     environment,
+    installed,
     reading,
     write_order,
 )
@@ -133,7 +134,7 @@ def _zygote_order(code: ReadyCode, runs: Path, level: str) -> dict[str, Any]:
 def _cold(work: Work, code: ReadyCode, level: str, printed: Printed) -> Process:
     argv = [str(code.python), "-I", str(AGENT), "run", str(work.folder.absolute())]
     if level == "L2":
-        argv = _bubblewrap.wrapped(argv, read=reading(code), write=[str(work.folder.absolute())])
+        argv = _bubblewrap.wrapped(argv, read=[*reading(code), *installed(code)], write=[str(work.folder.absolute())])
     return Process(argv, cwd=work.folder, env=environment(work, code), sink=printed.take)
 
 
