@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +19,8 @@ import pytest
 from tests.cli.commanding import WEFT, answers
 from tests.servers.server import free_port
 from tests.waiting import eventually
+from weft.api.demo import PAGE_SIZE, site
+from weft.cli.first_examples import SETTINGS, SOURCE, WRITTEN_SITE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
@@ -39,6 +44,7 @@ def weft_in(tmp_path: Path) -> Iterator[Path]:
         )
     try:
         asyncio.run(eventually(lambda: answers(port), 60))
+        copy_example(tmp_path / "mine", f"http://127.0.0.1:{port}/demo/")
         yield tmp_path
     finally:
         up.send_signal(signal.SIGTERM)
@@ -46,8 +52,21 @@ def weft_in(tmp_path: Path) -> Iterator[Path]:
     assert up.returncode == 0
 
 
+def copy_example(folder: Path, site: str) -> None:
+    """What the page's ``cp`` does, for a demo site on the port of this test."""
+    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = folder / SETTINGS
+    settings.write_text(settings.read_text().replace(WRITTEN_SITE, f'"{site}"'))
+
+
+def has_example(folder: Path) -> bool:
+    asked = [WEFT, "spiders", "examples"]
+    return subprocess.run(asked, cwd=folder, capture_output=True, timeout=60, check=False).returncode == 0
+
+
 def test_every_command_of_the_quickstart_does_what_it_says(weft_in: Path) -> None:
     (weft_in / "tasks.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    asyncio.run(eventually(lambda: has_example(weft_in), 60))
     said = {}
     for command in commands():
         done = subprocess.run(command, cwd=weft_in, capture_output=True, text=True, timeout=90, check=False)
@@ -56,3 +75,12 @@ def test_every_command_of_the_quickstart_does_what_it_says(weft_in: Path) -> Non
     assert len(commands()) >= 10
     assert "hello reader" in said["tasks run examples/hello -p name=reader --follow"]
     assert "mine/report" in said["runs list"]
+    assert "pages: str = ''" in said["spiders examples"]
+    assert rows_of(said["items quotes --format csv"]) == sorted(q.text for q in site().quotes if "love" in q.tags)
+    assert rows_of(said["items quotes --project mine --format csv"]) == sorted(
+        q.text for q in site().quotes[:PAGE_SIZE]
+    )
+
+
+def rows_of(text: str) -> list[str]:
+    return sorted(row["text"] for row in csv.DictReader(io.StringIO(text)))

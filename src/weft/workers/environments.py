@@ -1,7 +1,8 @@
 """Python environments with what projects need: one for each lock, made when first needed and kept.
 
 Versions whose requirements are the same file share one. Nobody moves an environment, since its scripts know where they
-are: it is made in its place. pip is the machine's, with its configuration.
+are: it is made in its place. pip is the machine's, with its configuration, and has no walls around it: what it builds
+from source is built with all that the worker's user may do, but without weft's settings.
 """
 
 from __future__ import annotations
