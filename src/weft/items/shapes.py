@@ -35,12 +35,12 @@ def check_schema(schema: object, where: str = "schema", depth: int = 0) -> None:
         raise Invalid(where, schema, f"it must be a JSON Schema: an object, nested at most {DEEPEST} deep")
     for keyword in schema.keys() - {*CHECKED, *REMARKS}:
         raise Invalid(where, keyword, f"of JSON Schema, only {', '.join(CHECKED)} are checked")
-    for name in _types(schema):
-        if name not in TYPES:
-            raise Invalid(f"{where}.type", name, f"it must be one of {', '.join(TYPES)}")
-    for keyword in ("required", "enum"):
-        if not isinstance(schema.get(keyword, []), list):
-            raise Invalid(f"{where}.{keyword}", schema[keyword], "it must be a list")
+    if not isinstance(schema.get("type", ""), str | list) or not all(each in list(TYPES) for each in _types(schema)):
+        raise Invalid(f"{where}.type", schema["type"], f"it must be one of {', '.join(TYPES)}, or a list of these")
+    if not isinstance(required := schema.get("required", []), list) or not all(isinstance(x, str) for x in required):
+        raise Invalid(f"{where}.required", required, "it must be a list of names")
+    if not isinstance(schema.get("enum", []), list):
+        raise Invalid(f"{where}.enum", schema["enum"], "it must be a list")
     if not isinstance(schema.get("additionalProperties", True), bool):
         raise Invalid(f"{where}.additionalProperties", schema["additionalProperties"], "it must be true or false")
     properties = schema.get("properties", {})

@@ -1,0 +1,121 @@
+"""Items and datasets over the API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.api.acting import Visitor
+from tests.conftest import on_sqlite
+from tests.items.scene import AT, Spider, start
+from weft.app import App
+from weft.clock import iso
+
+pytestmark = on_sqlite
+
+
+async def crawl(app: App, *items: dict[str, Any], at: int = AT) -> Spider:
+    spider = await start(app)
+    await spider.yields(*items, at=at)
+    return spider
+
+
+async def test_items_of_a_run_come_in_pages(app: App, admin: Visitor) -> None:
+    spider = await crawl(app, *({"n": n} for n in range(5)))
+    seen, after = [], ""
+    while after is not None:
+        page = (await admin.get(f"/v1/runs/{spider.run_id}/items?limit=2{after and '&after=' + after}")).json
+        seen += [(each["seq"], each["data"]["n"], each["at"]) for each in page["items"]]
+        after = page["next"]
+    assert seen == [(n + 1, n, iso(AT + n)) for n in range(5)]
+
+
+async def test_the_statistics_of_a_run_are_told(app: App, admin: Visitor) -> None:
+    spider = await crawl(app, {"n": 1}, {"n": 1})
+    await spider.send(b"nonsense\n", stats={"item_scraped_count": 2})
+    (told,) = (await admin.get(f"/v1/runs/{spider.run_id}/stats")).json["items"]
+    assert (told["items"], told["new_things"], told["refused"]) == (2, 1, 1)
+    assert told["stats"] == {"item_scraped_count": 2}
+
+
+async def test_things_are_found_by_what_they_are(app: App, admin: Visitor) -> None:
+    await app.datasets.set("shop", "quotes", key_fields=["id"])
+    one = await crawl(app, {"id": 1, "text": "green tea"}, {"id": 2, "text": "coffee"})
+    two = await crawl(app, {"id": 1, "text": "tea"}, at=AT + 60_000_000)
+
+    async def ids(query: str) -> list[int]:
+        answer = await admin.get(f"/v1/datasets/shop/quotes/things?{query}")
+        return [each["data"]["id"] for each in answer.json["items"]]
+
+    assert await ids("") == [2, 1]
+    assert await ids("where=" + quote(json.dumps({"id": 1}))) == [1]
+    assert await ids("contains=" + quote(json.dumps({"text": "off"}))) == [2]
+    assert await ids(f"new_in_run={one.run_id}") == [2, 1]
+    assert await ids(f"changed_in_run={two.run_id}") == [1]
+    assert await ids(f"last_seen_before={quote(iso(AT + 30_000_000) or '')}") == [2]
+    shown = (await admin.get("/v1/datasets/shop/quotes/things?contains=" + quote('{"text": "tea"}'))).json
+    thing = shown["items"][0]["id"]
+    history = (await admin.get(f"/v1/datasets/shop/quotes/things/{thing}")).json
+    assert [look["data"]["text"] for look in history["looks"]] == ["tea", "green tea"]
+    assert history["thing"]["seen"] == 2
+
+
+async def test_a_dataset_counts_what_is_in_it(app: App, admin: Visitor) -> None:
+    await crawl(app, {"n": 1}, {"n": 1}, {"n": 2})
+    shown = (await admin.get("/v1/datasets/shop/quotes")).json
+    assert (shown["things"], shown["items"]) == (2, 3)
+    listed = (await admin.get("/v1/datasets?project=shop")).json["items"]
+    assert [each["name"] for each in listed] == ["quotes"]
+    fields = (await admin.get("/v1/datasets/shop/quotes/fields")).json
+    assert fields["fields"] == [
+        {"name": "n", "present": 2, "filled": 2, "fill_rate": 1.0, "types": {"integer": 2}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("where=nonsense", 422),
+        ("where=[]", 422),
+        ("where=" + quote('{"a": [1]}'), 422),
+        ("after=nonsense", 422),
+        ("attempt=0", 422),
+        ("attempt=7", 422),
+        ("attempt=all", 200),
+        ("limit=0", 422),
+        ("every=true", 422),
+    ],
+)
+async def test_what_is_asked_wrongly_is_refused(app: App, admin: Visitor, query: str, status: int) -> None:
+    spider = await crawl(app, {"n": 1})
+    assert (await admin.get(f"/v1/runs/{spider.run_id}/items?{query}")).status == status
+
+
+@pytest.mark.parametrize(
+    "place", [["a", "b", "c"], ["1", "1", "9" * 19], ["1", "1"], 7, ["-1", "0", "0"], ["²", "0", "0"]]
+)
+async def test_a_cursor_that_nobody_gave_is_refused(app: App, admin: Visitor, place: Any) -> None:
+    from weft.api.paging import cursor
+
+    spider = await crawl(app, {"n": 1})
+    after = cursor(place if isinstance(place, int) else tuple(place))
+    assert (await admin.get(f"/v1/runs/{spider.run_id}/items?after={after}")).status == 422
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"key_fields": ["a", "a"]},
+        {"schema": {"pattern": "x"}},
+        {"schema": {"type": "text"}},
+        {"schema": {"properties": {"a": 7}}},
+        {"schema": {"type": [["string"]]}},
+        {"schema": {"required": [7]}},
+        {"nonsense": 1},
+    ],
+)
+async def test_settings_that_mean_nothing_are_refused(admin: Visitor, body: Any) -> None:
+    assert (await admin.call("PUT", "/v1/datasets/shop/quotes", body)).status == 422
