@@ -150,6 +150,16 @@ async def test_a_spider_may_not_read_what_is_not_its_own(tmp_path: Path, code: R
         assert ended.result["isolation"] == "L0"
 
 
+async def test_a_demanded_isolation_is_reached_or_the_run_is_not_started(
+    tmp_path: Path, code: ReadyCode, run: Run
+) -> None:
+    ended = await run(made(tmp_path / "12-3"), code, {"spider": "things", "isolation": "L2"})
+    assert ended.outcome == "succeeded" or "isolat" in ended.reason
+    if ended.outcome == "succeeded":
+        assert ended.result is not None
+        assert ended.result["isolation"] == "L2"
+
+
 async def test_a_run_whose_zygote_is_killed_ends_and_the_next_one_gets_another(
     tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
 ) -> None:

@@ -25,6 +25,11 @@ class UnknownSpider(Exception):
         super().__init__(f"the project has no spider {name!r}; it has {', '.join(names) or 'none'}")
 
 
+class TooOpen(Exception):
+    def __init__(self, wanted: str, reached: str) -> None:
+        super().__init__(f"the run must be isolated by {wanted}, and this machine reaches {reached} only")
+
+
 def run(folder: Path, order: Order, project: Project | None) -> int:
     """See a run through and return the exit code of its process: 1 where its spider could not be made."""
     place = RunFolder(folder)
@@ -44,6 +49,8 @@ def crawl(order: Order, project: Project | None, place: RunFolder) -> BaseExcept
     print_at_once()
     os.chdir(place.files)
     isolation = walls.raise_walls(order.isolation, read=order.read, write=order.write, limits=order.limits)
+    if order.must_isolate and isolation < order.isolation:
+        raise TooOpen(order.isolation, isolation)
     project = project_for(order, project)
     spider = spider_of(project, order.spider)
     run_settings.apply(order, project.settings, spider)
@@ -92,6 +99,6 @@ def print_at_once() -> None:
 
 def sentence_of(failure: BaseException) -> str:
     """What went wrong, in the words of whoever raised it: the end of its traceback."""
-    if isinstance(failure, UnknownSpider):
+    if isinstance(failure, (TooOpen, UnknownSpider)):
         return str(failure)
     return "".join(traceback.format_exception_only(type(failure), failure)).strip()

@@ -26,6 +26,8 @@ class Order:
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, Any] = field(default_factory=dict)
     isolation: str = "L0"
+    must_isolate: bool = False
+    """Whether the run is rather not started than with less."""
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
     jobdir: str | None = None
