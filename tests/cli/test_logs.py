@@ -158,3 +158,55 @@ def test_on_a_terminal_waiting_shows_the_last_line_of_the_log(shell: Shell) -> N
     assert code == 1
     assert "0 of 1 ended, " in shown
     assert "; run 1 running page 3 of 9" in shown
+
+
+def said(message: str, level: str = "INFO", **fields: object) -> bytes:
+    record = {"at": 1_794_790_923_000_000, "level": level, "logger": "shop", "message": message} | fields
+    return b"\x1e" + json.dumps(record).encode() + b"\n"
+
+
+RECORDS = (
+    said("opened")
+    + b"printed\n"
+    + said("slow", "WARNING")
+    + said("no price on http://x/1", "ERROR", exception="Traceback\nKeyError: 'a'")
+    + said("no price on http://x/2", "ERROR", exception="Traceback\nKeyError: 'b'")
+)
+HEAD = "2026-11-16 01:02:03 [shop]"
+
+
+def test_records_are_printed_as_scrapy_writes_them_and_searched(shell: Shell) -> None:
+    shell.ok(*NOOP)
+    shell.act(ended_run(log=RECORDS))
+    assert shell.ok("runs", "log", "1").out.startswith(f"{HEAD} INFO: opened\nprinted\n{HEAD} WARNING: slow\n")
+    assert shell.ok("runs", "log", "1", "--level", "warning", "--grep", "sl.w").out == f"{HEAD} WARNING: slow\n"
+    assert shell.ok("runs", "log", "1", "--tail", "1").out.splitlines()[0] == f"{HEAD} ERROR: no price on http://x/2"
+    assert shell.ok("runs", "log", "1", "--follow", "--level", "ERROR").out.count("KeyError") == 2
+    [record] = shell.document("runs", "log", "1", "--grep", "sl.w")["records"]
+    assert (record["level"], record["message"]) == ("WARNING", "slow")
+
+
+def test_identical_errors_are_printed_once(shell: Shell) -> None:
+    shell.ok(*NOOP)
+    shell.act(ended_run(log=RECORDS))
+    out = shell.ok("runs", "log", "1", "--errors").out
+    assert out.splitlines()[:2] == ["2 × at 2026-11-16T01:02:03.000Z", f"{HEAD} ERROR: no price on http://x/1"]
+    [group] = shell.document("runs", "log", "1", "--errors")["errors"]
+    assert (group["count"], group["message"]) == (2, "no price on <url> | KeyError: '…'")
+    shell.ok(*NOOP)
+    shell.act(ended_run(log=b"fine\n"))
+    assert shell.ok("runs", "log", "2", "--errors").out == "no errors\n"
+
+
+def test_options_of_a_log_that_exclude_each_other_are_refused(shell: Shell) -> None:
+    shell.ok(*NOOP)
+    for options, why in (
+        (("--follow", "--tail", "3"), "leave out --tail and --errors"),
+        (("--follow", "--grep", "("), "it must be a regular expression"),
+        (("--grep", "("), "it must be a regular expression"),
+        (("--raw", "--level", "ERROR"), "bytes are not searched"),
+        (("--level", "LOUD"), "it must be one of DEBUG, INFO"),
+    ):
+        answer = shell("runs", "log", "1", *options)
+        assert answer.code == 2, options
+        assert why in answer.err

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.output import LogText, clipped, note, span
+from weft.cli.output import clipped, note, span
+from weft.runs.log_records import LogParser, LogRecord, LogText
 from weft.runs.model import ENDED, Run
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ ENDED_WELL = "succeeded"
 class LogFollower:
     """Prints what a run's attempts say, each byte once."""
 
-    def __init__(self, app: App, run_id: int, *, raw: bool = False) -> None:
-        self._app, self._run_id, self._raw = app, run_id, raw
+    def __init__(
+        self, app: App, run_id: int, *, raw: bool = False, chosen: Callable[[LogRecord], bool] | None = None
+    ) -> None:
+        self._app, self._run_id, self._raw, self._chosen = app, run_id, raw, chosen
         self._attempt, self._printed, self._piece = 1, 0, -1
-        self._text = LogText()
+        self._text, self._parser = LogText(), LogParser()
         self._told = False
 
     async def to_the_end(self) -> Run:
@@ -56,8 +59,11 @@ class LogFollower:
         self._printed += len(data)
         if self._raw:
             sys.stdout.buffer.write(data)
-        else:
+        elif self._chosen is None:
             sys.stdout.write(self._text.feed(data, last=last))
+        else:
+            found = self._parser.feed(data) + (self._parser.end() if last else [])
+            sys.stdout.write("".join([f"{record.text}\n" for record in found if self._chosen(record)]))
         sys.stdout.flush()
         if last:
             self._text = LogText()

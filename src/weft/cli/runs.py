@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.options import Command, Group, number, options_of, whole
-from weft.cli.output import LogText, answer, as_json
+from weft.cli.output import answer, as_json
 from weft.cli.session import ask, full_name, look
 from weft.cli.submit import submit
 from weft.errors import Invalid
@@ -102,28 +102,52 @@ def log(
     raw: Annotated[
         bool, typer.Option(help="Print the bytes as they are, with colours and control characters.")
     ] = False,
+    level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Records of this level and graver ones: WARNING, ERROR, …")
+    ] = None,
+    grep: Annotated[str | None, typer.Option(metavar="PATTERN", help="Records with this regular expression.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(metavar="N", parser=whole("--tail", 1, 100_000), help="The last so many records.")
+    ] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="The errors, identical ones as one.")] = False,
 ) -> None:
-    """Print what a run has printed."""
-    if follow and attempt is not None:
-        raise Invalid("--attempt", attempt, "it cannot be followed; leave one of --follow and --attempt out")
+    """Print what a run has printed, or those records of it that are asked for."""
+    from weft.cli import log_reading
+
+    asked = log_reading.query(level, grep, tail)
+    _check_log_options(follow=follow, attempt=attempt, picky=raw and bool(level or grep or tail), late=errors or tail)
     as_document = options_of(context).json
 
-    async def read(weft: App) -> tuple[Run, bytes]:
+    async def read(weft: App) -> Any:
         from weft.cli.follow import LogFollower, until_ended
 
         if follow and not as_document:
-            return await LogFollower(weft, run_id, raw=raw).to_the_end(), b""
+            return await LogFollower(weft, run_id, raw=raw, chosen=log_reading.chooser(asked)).to_the_end()
         run = (await until_ended(weft, [run_id], None))[0] if follow else await weft.runs.get(run_id)
-        return run, await weft.runs.log(run_id, _attempt(run, attempt))
+        number = _attempt(run, attempt)
+        told = {"run_id": run_id, "attempt": attempt or run.attempt}
+        if errors:
+            groups = await log_reading.error_groups(weft, run_id, number)
+            return print(as_json(told | {"errors": groups}) if as_document else log_reading.groups_text(groups))
+        if as_document and (level or grep or tail):
+            return print(as_json(told | {"records": await log_reading.records(weft, run_id, number, asked)}))
+        if as_document:
+            log = (await weft.runs.log(run_id, number)).decode("utf-8", "replace")
+            return print(as_json(told | {"log": log}))
+        if raw:
+            return sys.stdout.buffer.write(await weft.runs.log(run_id, number))
+        return await log_reading.print_records(weft, run_id, number, asked)
 
-    run, data = ask(context, read)
-    if as_document:
-        number = attempt or run.attempt
-        print(as_json({"run_id": run_id, "attempt": number, "log": data.decode("utf-8", "replace")}))
-    elif raw:
-        sys.stdout.buffer.write(data)
-    else:
-        sys.stdout.write(LogText().feed(data, last=True))
+    ask(context, read)
+
+
+def _check_log_options(*, follow: bool, attempt: int | None, picky: bool, late: object) -> None:
+    if follow and attempt is not None:
+        raise Invalid("--attempt", attempt, "it cannot be followed; leave one of --follow and --attempt out")
+    if follow and late:
+        raise Invalid("--follow", True, "a log that grows has no end yet; leave out --tail and --errors")
+    if picky:
+        raise Invalid("--raw", True, "bytes are not searched; leave out --level, --grep and --tail")
 
 
 @app.command(cls=Command)

@@ -57,7 +57,7 @@ class RemoteRuns:
         data: bytes = await self._connection.get(bytes, "runs", run_id, "log", attempt=attempt or None, format="raw")
         return data
 
-    async def records(self, run_id: int, attempt: int, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
+    async def records(self, run_id: int, attempt: int | None, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
         """The records of a log that are wanted, in their order."""
         wanted = {name: value for name in LogQuery.__slots__ if (value := getattr(asked, name))}
         connection = self._connection

@@ -21,9 +21,10 @@ LONGEST_RECORD = 1 << 20
 """Bytes of a line that are looked at; what follows in it is counted."""
 LEVELS = {"DEBUG": 10, "INFO": 20, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
-_PRINTED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[([^\]\s]{1,200})\] ([A-Z]{4,8}): (.*)", re.DOTALL | re.ASCII)
-_STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_PRINTED = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \[([^\]\s]{1,200})\] ([A-Z]{4,8}): ([^\r]*)", re.DOTALL | re.ASCII
+)
+_STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?)?|\r)\Z")
 """Half of an escape sequence, or of a line's end."""
 _LONGEST_ESCAPE = 256
@@ -55,9 +56,9 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         """As Scrapy writes it, with further lines below and indented, so that none of them looks like a record."""
         body = self.message if self.exception is None else f"{self.message}\n{self.exception}"
         if not self.level:
-            return "\n".join(_tame(line) for line in body.split("\n"))
+            return "\n".join(_tame(line) for line in _folded(body))
         head = f"{_moment(self.at)} [{_tame(self.logger) or 'root'}] {self.level}: "
-        first, *others = (_tame(line) for line in body.rstrip("\n").split("\n"))
+        first, *others = (_tame(line) for line in _folded(body.rstrip("\r\n")))
         return "\n".join([head + first, *(_INDENT + line for line in others)])
 
 
@@ -149,7 +150,7 @@ def _open_text(rest: bytes) -> Iterator[str]:
     if MARK in rest:
         yield "\n".join(record.text for record in _records(rest, 0))
     elif rest:
-        yield _tame(rest.decode("utf-8", "replace"))
+        yield "\n".join(_tame(line) for line in _folded(rest.decode("utf-8", "replace")))
 
 
 def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
@@ -206,7 +207,17 @@ def _tame(line: str) -> str:
     """The line without what steers a terminal; other control characters are written out."""
     if line.isprintable():
         return line
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], _STEERING.sub("", line))
+    plain = _STEERING.sub("", line)
+    return "".join(each if each.isprintable() or each == "\t" else _written_out(each) for each in plain)
+
+
+def _written_out(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _folded(text: str) -> list[str]:
+    """Its lines; a return alone ends one too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _moment(at: int | None) -> str:

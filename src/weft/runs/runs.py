@@ -218,7 +218,7 @@ class Runs:
                 return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
         return log_in_memory(b"".join([data for _, data in await self.live_log(run_id, wanted)]))
 
-    async def records(self, run_id: int, attempt: int, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
+    async def records(self, run_id: int, attempt: int | None, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
         """The records of a log that are wanted, in their order."""
         async for batch in search(await self.open_log(run_id, attempt), asked):
             yield batch
