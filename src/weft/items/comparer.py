@@ -40,7 +40,7 @@ class Comparer:
             is_whole = row.state == "succeeded" and row.attempt == row.last_attempt
             profile = profile_of(row, store.sample(tx, row.run_id, row.attempt, SAMPLE)) if is_whole else None
             marks = self._marks(tx, row, profile) if profile is not None else []
-            store.compared(tx, row.run_id, row.attempt, _text(profile), _text(marks or None))
+            store.compared(tx, row.run_id, row.attempt, _text(profile), _text({"marks": marks} if marks else None))
             if marks:
                 data = {"attempt": row.attempt, "marks": [mark.text for mark in marks]}
                 events.append(tx, [Fact("run_drifted", row.project, row.run_id, row.task_id, data)], self._clock())
