@@ -18,6 +18,10 @@ BENCHMARKS = [
     "api",
     "outposts",
     "streams",
+    "collector",
+    "spiders",
+    "spider_items",
+    "export",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 
