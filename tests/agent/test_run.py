@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.spiders import write_project
-from tests.agent.starting import Zygote, run_cold
+from tests.agent.starting import Zygote, run_cold, zygote
 
 
 def wait_for(reads: int, word: bytes) -> bytes:
@@ -172,3 +172,16 @@ def test_the_projects_own_feeds_are_written_beside_the_items(warm: Zygote) -> No
 
     assert (run.folder / "files" / "out.csv").read_text().splitlines()[0] == "n,colour"
     assert len(run.items) == 3
+
+
+def test_an_add_on_may_bring_spiders(tmp_path: Path) -> None:
+    code = write_project(tmp_path / "code", settings='ADDONS = {"shop.addons.More": 1}')
+    (code / "shop" / "addons.py").write_text(
+        "class More:\n"
+        "    @classmethod\n"
+        "    def update_pre_crawler_settings(cls, settings):\n"
+        "        settings.set('SPIDER_MODULES', ['shop.spiders'], 'addon')\n"
+    )
+    with zygote(code, tmp_path) as warm:
+        assert "few" in warm.first["spiders"]
+        assert len(warm.run("few").items) == 3

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import scrapy.crawler
+from scrapy.addons import AddonManager
 from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
@@ -32,8 +33,16 @@ def open_project(code: str, settings_module: str) -> Project:
         sys.path.insert(0, code)
     os.environ["SCRAPY_SETTINGS_MODULE"] = settings_module
     settings = get_project_settings()
+    let_addons_choose(settings)
     loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
     return Project(code, settings_module, settings, loader, any(map(reads_environment, modules_of(code).values())))
+
+
+def let_addons_choose(settings: Settings) -> None:
+    """Let add-ons change which spiders there are, as they may since Scrapy 2.13."""
+    choose = getattr(AddonManager, "load_pre_crawler_settings", None)
+    if choose is not None:
+        choose(settings)
 
 
 def in_environment(project: Project, environment: dict[str, str], *, own: bool) -> Project:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 NAMED_BY_KEYS = ("ADDONS", "EXTENSIONS", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "ITEM_PIPELINES")
@@ -64,14 +65,30 @@ LATE = (
 """Modules that Scrapy and Twisted import only while a crawl begins; those that a version has not are left out."""
 
 
+NUMBERS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
 class Unsafe(Exception):
     """This process must not fork any more; the sentence says why."""
 
 
-def quiet_numbers() -> None:
+@contextmanager
+def quiet_numbers() -> Iterator[None]:
     """Keep numeric libraries from starting threads at import, which would make the process unfit to fork."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    names = [name for name in NUMBERS if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+
+
+def shuffle_numbers() -> None:
+    """Let each run have random numbers of its own: Python sees to itself after a fork, numpy does not."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
 
 
 def warm(settings: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from . import order, walls
 from .leaving import leave
-from .warming import Unsafe, quiet_numbers, warm
+from .warming import Unsafe, quiet_numbers, shuffle_numbers, warm
 
 SOCKET = 3
 MESSAGE_BYTES = 64 * 1024
@@ -74,15 +74,16 @@ class Zygote:
         zygote = os.getpid()
         try:
             pid = os.fork()
+            if pid == 0:
+                self._become_run(Path(folder), pipes[0], zygote)
         except OSError as error:
             self._say(refused=folder, why=f"the zygote cannot fork: {error.strerror}")
-            return
-        if pid == 0:
-            self._become_run(Path(folder), pipes[0], zygote)
-        for pipe in pipes:
-            os.close(pipe)
-        self._children[pid] = folder
-        self._say(started=folder, pid=pid)
+        else:
+            self._children[pid] = folder
+            self._say(started=folder, pid=pid)
+        finally:
+            for pipe in pipes:
+                os.close(pipe)
 
     def _become_run(self, folder: Path, pipe: int, zygote: int) -> NoReturn:
         code = 1
@@ -95,6 +96,7 @@ class Zygote:
             for stream in (1, 2):
                 os.dup2(pipe, stream)
             os.close(pipe)
+            shuffle_numbers()
             from . import crawl
 
             code = crawl.run(folder, order.take(folder), self._project)
@@ -146,13 +148,13 @@ def ring_on_child_end() -> int:
 
 def imported(code: str, settings_module: str) -> Any:
     """The project, with all that a run of it will need, imported after the walls are up."""
-    quiet_numbers()
     # Imported here: a project whose environment has no Scrapy is told so over the line.
     from . import crawl, project, run_settings  # noqa: F401
 
-    opened = project.open_project(code, settings_module)
-    run_settings.switch_off(opened.settings)
-    warm(opened.settings)
+    with quiet_numbers():
+        opened = project.open_project(code, settings_module)
+        run_settings.switch_off(opened.settings)
+        warm(opened.settings)
     return opened
 
 
