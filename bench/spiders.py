@@ -1,0 +1,156 @@
+"""Spiders: how soon one is opened after its submit, and what a hundred of them take, beside Scrapyd."""
+
+import argparse
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from bench.latencies import Latencies, machine_load
+from bench.measure import Figures, Goal, judge, table
+from bench.peers.python import install
+from bench.peers.scrapyd_spiders import TUNED, scrapyd
+from bench.postbox import Postbox
+from bench.spider_hosts import Opening, Runs, weft_up
+
+P50_MS, P95_MS = 50.0, 100.0
+GAP_SECONDS = {"weft": 0.3, "Scrapyd tuned": 0.3, "Scrapyd": 5.0}
+"""The longest pause between a run's end and the next submit: at least as long as the host's own rhythm."""
+SETTLE_SECONDS = 1.0
+HOLD_SECONDS = 120
+
+
+@dataclass(slots=True)
+class Result:
+    """What one host came to, from several runs."""
+
+    p50: Figures = field(default_factory=Figures)
+    """Milliseconds from a submit to the opened spider, while nothing else runs."""
+    p95: Figures = field(default_factory=Figures)
+    seconds: Figures = field(default_factory=Figures)
+    """From the first submit of many to the last ending."""
+    cpu_ms: Figures = field(default_factory=Figures)
+    """Processor time of all of the host's processes for each of them."""
+    megabytes: Figures = field(default_factory=Figures)
+    """Proportional memory of all processes that are there for spiders, for each run under way."""
+
+
+Results = dict[str, Result]
+HOSTS: dict[str, Opening] = {
+    "weft": weft_up,
+    "Scrapyd tuned": scrapyd("Scrapyd tuned", TUNED),
+    "Scrapyd": scrapyd("Scrapyd", {}),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    names = [name for name in HOSTS if not options.only or any(word.lower() in name.lower() for word in options.only)]
+    if any(name != "weft" for name in names):
+        install()
+    results: Results = {name: Result() for name in names}
+    for run in range(options.runs):
+        for name, result in results.items():
+            measure(HOSTS[name], result, options, GAP_SECONDS[name])
+            print(f"run {run + 1}: {name}: {latest(result)}; {machine_load()}", flush=True)
+    print(report(results, options.many))
+    print(machine_load())
+    return judge(goals(results))
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench spiders", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="how often each is measured (3)")
+    parser.add_argument("--samples", type=int, default=40, help="how many spiders are started one by one (40)")
+    parser.add_argument("--slow", type=int, default=10, help="the same for Scrapyd, which takes longer (10)")
+    parser.add_argument("--many", type=int, default=100, help="how many are submitted at once (100)")
+    parser.add_argument("--held", type=int, default=8, help="how many are open while memory is measured (8)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only hosts with one of these words")
+    return parser.parse_args(arguments)
+
+
+def measure(opening: Opening, result: Result, options: argparse.Namespace, gap: float) -> None:
+    """All of it on one newly started host."""
+    with Postbox() as postbox, opening() as host:
+        runs = Runs(host, postbox)
+        runs.warm_up()
+        seen = one_by_one(runs, options.samples if host.name == "weft" else options.slow, gap)
+        result.p50.add(seen.p50)
+        result.p95.add(seen.percentile(95))
+        seconds, cpu = at_once(runs, options.many)
+        result.seconds.add(seconds)
+        result.cpu_ms.add(cpu * 1000 / options.many)
+        result.megabytes.add(held(runs, options.held))
+
+
+def one_by_one(runs: Runs, samples: int, gap: float) -> Latencies:
+    """Each is submitted some time after the one before has ended, at no particular moment of anybody's rhythm."""
+    took = []
+    for _ in range(samples):
+        number, submitted = runs.submit("noop")
+        took.append((runs.opened(number)[number] - submitted) / 1e6)
+        runs.all_ended(number)
+        time.sleep(random.uniform(gap / 10, gap))
+    return Latencies(took)
+
+
+def at_once(runs: Runs, many: int) -> tuple[float, float]:
+    """Seconds until so many have ended, and the processor seconds that they took."""
+    cpu, began = runs.cpu(), time.monotonic()
+    numbers = [runs.submit("noop")[0] for _ in range(many)]
+    runs.all_ended(*numbers)
+    return time.monotonic() - began, runs.cpu() - cpu
+
+
+def held(runs: Runs, many: int) -> float:
+    """Megabytes for each of so many spiders that are open at the same time; they end with their host."""
+    numbers = [runs.submit("hold", seconds=str(HOLD_SECONDS))[0] for _ in range(many)]
+    runs.opened(*numbers)
+    time.sleep(SETTLE_SECONDS)
+    return runs.spider_megabytes() / many
+
+
+def latest(result: Result) -> str:
+    return ", ".join(f"{each.name} {getattr(result, each.name).values[-1]:,.4g}" for each in fields(result))
+
+
+def report(results: Mapping[str, Result], many: int) -> str:
+    head = ["spiders", "opened p50 ms", "p95 ms", f"{many} runs s", "CPU ms a run", "PSS MB a run"]
+    rows = [
+        [
+            name,
+            f"{result.p50.median:,.1f}",
+            f"{result.p95.median:,.1f}",
+            f"{result.seconds.median:,.2f}",
+            f"{result.cpu_ms.median:,.1f}",
+            f"{result.megabytes.median:,.1f}",
+        ]
+        for name, result in results.items()
+    ]
+    return "\n" + table(head, rows) + "\n"
+
+
+def goals(results: Mapping[str, Result]) -> list[Goal]:
+    if (weft := results.get("weft")) is None:
+        return []
+    found = [
+        Goal(what="submit to opened, p50", value=weft.p50.median, at_most=P50_MS, unit=" ms"),
+        Goal(what="submit to opened, p95", value=weft.p95.median, at_most=P95_MS, unit=" ms"),
+    ]
+    for name, sooner, faster in (("Scrapyd tuned", 15, 12), ("Scrapyd", 60, 20)):
+        if (other := results.get(name)) is not None:
+            found += beside(weft, other, name, sooner=sooner, faster=faster)
+    return found
+
+
+def beside(weft: Result, other: Result, name: str, *, sooner: float, faster: float) -> list[Goal]:
+    def times(part: str) -> float:
+        """How many times as much the other one takes."""
+        return float(getattr(other, part).median / getattr(weft, part).median)
+
+    return [
+        Goal(what=f"{name}: opens so many times later", value=times("p50"), at_least=sooner, unit="×"),
+        Goal(what=f"{name}: many runs take so many times as long", value=times("seconds"), at_least=faster, unit="×"),
+        Goal(what=f"{name}: CPU of a run, so many times weft's", value=times("cpu_ms"), at_least=8, unit="×"),
+        Goal(what=f"{name}: memory of a run, so many times weft's", value=times("megabytes"), at_least=2, unit="×"),
+    ]
