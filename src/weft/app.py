@@ -33,6 +33,7 @@ from weft.items.datasets import Datasets
 from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations
 from weft.items.items import Items
+from weft.items.sweeper import Sweeper
 from weft.live.tail import Tail
 from weft.metrics import Meter
 from weft.ports import Blobs, Broker
@@ -92,6 +93,7 @@ class App:
     datasets: Datasets
     destinations: Destinations
     deliverer: Deliverer
+    sweeper: Sweeper
     projects: Projects
     leases: Leases
     protocol: DirectProtocol
@@ -191,6 +193,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
             open_blobs=open_blobs,
             open_table=open_table,
         ),
+        sweeper=Sweeper(db, blobs, Leader(db, "sweeper", me()), clock),
         projects=Projects(
             db,
             blobs,

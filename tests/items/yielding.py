@@ -9,9 +9,15 @@ import msgspec
 
 from tests.runs.acting import Hand, submit
 from weft.app import App
+from weft.clock import Moment
 from weft.items.collecting import Collector
 from weft.items.model import Harvest
+from weft.runs.log_shelf import keep_log
 from weft.runs.model import Lease
+from weft.workers.wire import log_key
+
+BEGAN: Moment = 1_780_315_200_000_000
+"""When a test's clock begins."""
 
 
 class Crawl:
@@ -27,19 +33,24 @@ class Crawl:
         hand = await Hand.join(app)
         return cls(app, hand, await hand.lease_one())
 
-    async def yields(self, items: Sequence[dict[str, Any]]) -> None:
-        lines = b"".join(msgspec.json.encode({"at": self._next, "item": each}) + b"\n" for each in items)
+    async def yields(self, items: Sequence[dict[str, Any]], at: Moment = BEGAN) -> None:
+        lines = b"".join(msgspec.json.encode({"at": at, "item": each}) + b"\n" for each in items)
         harvest = Harvest(self.run_id, self.attempt, self._next, lines)
-        collector = Collector(self.app.db, lambda: 1_780_315_200_000_000)
+        collector = Collector(self.app.db, lambda: at)
         [self._next] = await collector.collect(self._hand.id, self._hand.name, [harvest])
 
-    async def ends(self) -> None:
-        await self._hand.end(self._lease)
+    async def ends(self, log: bytes = b"") -> None:
+        key = log_key(self.run_id, self.attempt) if log else None
+        if key is not None:
+            await keep_log(self.app.blobs, key, len(log), lambda first, last: log[first:last])
+        await self._hand.end(self._lease, log_key=key, log_bytes=len(log))
 
 
-async def crawled(app: App, items: Sequence[dict[str, Any]], **where: str) -> Crawl:
+async def crawled(
+    app: App, items: Sequence[dict[str, Any]], *, log: bytes = b"", at: Moment = BEGAN, **where: str
+) -> Crawl:
     """A run that has yielded these items and ended."""
     crawl = await Crawl.begin(app, **where)
-    await crawl.yields(items)
-    await crawl.ends()
+    await crawl.yields(items, at)
+    await crawl.ends(log)
     return crawl

@@ -119,6 +119,7 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("compare runs", app.comparer.tick, every(2.0)),
         repeat("send webhooks", app.courier.tick, every(0.5)),
         repeat("deliver items", app.deliverer.tick, every(1.0)),
+        repeat("remove old items", app.sweeper.tick, every(3600.0)),
         repeat("forget old deliveries", app.courier.forget_old, every(3600.0)),
         repeat("forget unfinished uploads", app.gate.forget_uploads, every(3600.0)),
         repeat("forget old workers", app.workers.forget_offline, every(3600.0)),

@@ -1,0 +1,117 @@
+"""The SQL of what is removed because it is old. Each statement touches a bounded number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, exists, func, select, update
+
+from weft.clock import Moment
+from weft.db import schema
+from weft.db.database import Transaction
+from weft.runs.model import ENDED
+
+projects, datasets, stats, items = schema.projects, schema.datasets, schema.run_stats, schema.items
+things, looks, runs, attempts = schema.things, schema.looks, schema.runs, schema.attempts
+chunks, marks = schema.log_chunks, schema.destination_marks
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What was last seen before this is old."""
+
+    at: Moment
+    run_id: int | None
+    """The first run whose items are kept; None where there is none."""
+
+
+def keep_days(tx: Transaction) -> dict[str, float]:
+    """The projects that keep their items for some days only."""
+    query = select(projects.c.name, projects.c.keep_days).where(projects.c.keep_days.is_not(None))
+    return {row.name: float(row.keep_days) for row in tx.rows(query)}
+
+
+def runs_after(tx: Transaction, project: str, after: int, limit: int) -> list[Any]:
+    """Runs of a project in their order, and whether each has ended and has anything that can be removed."""
+    counted = exists().where(stats.c.run_id == runs.c.id)
+    logged = exists().where(attempts.c.run_id == runs.c.id, attempts.c.log_key.is_not(None))
+    query = select(
+        runs.c.id,
+        runs.c.queued_at,
+        runs.c.finished_at,
+        runs.c.state.in_(ENDED).label("ended"),
+        (runs.c.log_key.is_not(None) | counted | logged).label("full"),
+    )
+    mine = (runs.c.project == project) & (runs.c.id > after)
+    return list(tx.rows(query.where(mine).order_by(runs.c.id).limit(limit)))
+
+
+def yielded(tx: Transaction, run_id: int) -> list[tuple[int, int]]:
+    """The attempts of a run, and the number of the item that each would yield next."""
+    query = select(stats.c.attempt, stats.c.next_seq).where(stats.c.run_id == run_id).order_by(stats.c.attempt)
+    return [(row[0], row[1]) for row in tx.rows(query)]
+
+
+def remove_items(tx: Transaction, run_id: int, attempt: int, first: int, last: int) -> int:
+    of_attempt = (items.c.run_id == run_id) & (items.c.attempt == attempt)
+    return tx.execute(delete(items).where(of_attempt, items.c.seq.between(first, last))).rowcount
+
+
+def log_keys(tx: Transaction, run_id: int) -> list[str]:
+    of_run = select(runs.c.log_key).where(runs.c.id == run_id, runs.c.log_key.is_not(None))
+    of_attempts = select(attempts.c.log_key).where(attempts.c.run_id == run_id, attempts.c.log_key.is_not(None))
+    return [row[0] for query in (of_run, of_attempts) for row in tx.rows(query)]
+
+
+def empty_run(tx: Transaction, run_id: int, gone: list[tuple[int, int]]) -> None:
+    """Forget what a run has yielded and printed, once all of it is ``gone``; later, where items came meanwhile."""
+    if yielded(tx, run_id) != gone:
+        return
+    for table in (stats, marks, chunks):
+        tx.execute(delete(table).where(table.c.run_id == run_id))
+    nothing = {"log_key": None, "log_bytes": None}
+    tx.execute(update(runs).where(runs.c.id == run_id).values(nothing))
+    tx.execute(update(attempts).where(attempts.c.run_id == run_id).values(nothing))
+
+
+def dataset_ids(tx: Transaction, project: str) -> list[int]:
+    return [row[0] for row in tx.rows(select(datasets.c.id).where(datasets.c.project == project))]
+
+
+def edge(tx: Transaction, dataset_id: int, cutoff: Moment) -> Edge:
+    """Before which a thing must have been seen last, so that no item that is kept can be of it."""
+    first = tx.value(select(func.min(stats.c.run_id)).where(stats.c.dataset_id == dataset_id))
+    began = None if first is None else tx.value(select(runs.c.queued_at).where(runs.c.id == first))
+    return Edge(cutoff if began is None else min(cutoff, int(began)), first)
+
+
+def things_after(tx: Transaction, dataset_id: int, after: int, before: Edge, limit: int) -> list[Any]:
+    """Things of a dataset in their order, and whether each is old."""
+    query = select(things.c.id, things.c.looks, _is_old(before).label("old"))
+    mine = (things.c.dataset_id == dataset_id) & (things.c.id > after)
+    return list(tx.rows(query.where(mine).order_by(things.c.id).limit(limit)))
+
+
+def remove_things(tx: Transaction, ids: Sequence[int], before: Edge) -> int:
+    """Remove those that nobody has seen meanwhile, with all their looks."""
+    removed = tx.execute(delete(things).where(things.c.id.in_(ids), _is_old(before))).rowcount
+    left = {row[0] for row in tx.rows(select(things.c.id).where(things.c.id.in_(ids)))}
+    tx.execute(delete(looks).where(looks.c.thing_id.in_([each for each in ids if each not in left])))
+    return removed
+
+
+def remove_looks(tx: Transaction, ids: Sequence[int], before: Edge) -> int:
+    """Remove looks that another had replaced before the edge: no item that is kept shows them."""
+    query = select(looks.c.thing_id, func.max(looks.c.number)).where(looks.c.thing_id.in_(ids), looks.c.at < before.at)
+    shown = tx.rows(query.group_by(looks.c.thing_id).having(func.count() > 1))
+    return sum(
+        tx.execute(delete(looks).where(looks.c.thing_id == thing_id, looks.c.number < number)).rowcount
+        for thing_id, number in shown
+    )
+
+
+def _is_old(before: Edge) -> ColumnElement[bool]:
+    old = things.c.last_seen_at < before.at
+    return old if before.run_id is None else and_(old, things.c.last_run_id < before.run_id)

@@ -1,0 +1,110 @@
+"""What a project keeps for some days only is removed, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tests.conftest import SetClock, on_sqlite
+from tests.items.yielding import Crawl, crawled
+from tests.runs.acting import rows_of
+from weft.app import App
+from weft.db import schema
+from weft.items.model import Selection
+from weft.tasks.model import ProjectSettings
+
+DAY = 24 * 3600
+
+
+async def keep(app: App, days: float | None, project: str = "shop") -> None:
+    await app.tasks.configure(project, ProjectSettings(keep_days=days))
+
+
+async def names(app: App, crawl: Crawl) -> list[Any]:
+    return [row.data["name"] async for row in app.items.rows(Selection(run_id=crawl.run_id))]
+
+
+def teas(*numbers: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": f"tea {number}", **more} for number in numbers]
+
+
+async def test_old_runs_lose_their_items_statistics_and_logs(app: App, clock: SetClock) -> None:
+    await keep(app, 10)
+    old = await crawled(app, teas(*range(2500)), log=b"it went well\n", at=clock())
+    clock.forward(9 * DAY)
+    young = await crawled(app, teas(5000), log=b"so did this\n", at=clock())
+    assert await app.sweeper.tick() == 0
+    clock.forward(2 * DAY)
+    assert await app.sweeper.tick() > 2500
+    assert (await names(app, old), await names(app, young)) == ([], ["tea 5000"])
+    assert [row[0] for row in await rows_of(app, schema.run_stats)] == [young.run_id]
+    assert {row[0] for row in await rows_of(app, schema.items)} == {young.run_id}
+    assert len(await rows_of(app, schema.things)) == len(await rows_of(app, schema.looks)) == 1
+    assert (await app.runs.log(old.run_id), await app.runs.log(young.run_id)) == (b"", b"so did this\n")
+    assert (await app.runs.get(old.run_id)).state == "succeeded"
+    assert await app.sweeper.tick() == 0
+
+
+async def test_things_that_are_still_seen_stay_with_the_looks_that_are_shown(app: App, clock: SetClock) -> None:
+    await keep(app, 10)
+    await app.datasets.set("shop", "prices", key_fields=["name"])
+    for price in (1, 2, 3):
+        await crawled(app, teas(1, price=price), at=clock())
+        clock.forward(3 * DAY)
+    clock.forward(2 * DAY)
+    young = await crawled(app, teas(1, price=3), at=clock())
+    clock.forward(9 * DAY)
+    await app.sweeper.tick()
+    assert await names(app, young) == ["tea 1"]
+    assert [(row[1], row[2]) for row in await rows_of(app, schema.looks)] == [(3, '{"name":"tea 1","price":3}')]
+
+
+async def test_a_run_that_goes_on_keeps_what_it_saw(app: App, clock: SetClock) -> None:
+    await keep(app, 10)
+    long = await Crawl.begin(app)
+    await long.yields(teas(1), at=clock())
+    clock.forward(DAY)
+    ended = await crawled(app, teas(1, 2), at=clock())
+    clock.forward(20 * DAY)
+    await app.sweeper.tick()
+    assert (await names(app, long), await names(app, ended)) == (["tea 1"], [])
+    await long.ends()
+    clock.forward(11 * DAY)
+    await app.sweeper.tick()
+    assert await rows_of(app, schema.things) == await rows_of(app, schema.looks) == []
+
+
+@on_sqlite
+async def test_a_project_that_says_nothing_keeps_everything(app: App, clock: SetClock) -> None:
+    await keep(app, 10, "bank")
+    crawl = await crawled(app, teas(1), log=b"hello\n", at=clock())
+    clock.forward(10_000 * DAY)
+    assert await app.sweeper.tick() == 0
+    assert await names(app, crawl) == ["tea 1"]
+
+
+@on_sqlite
+async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
+    app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(app, 1)
+    crawl = await crawled(app, teas(*range(30)), log=b"hello\n", at=clock())
+    clock.forward(3 * DAY)
+    blobs = app.blobs
+    [key] = await app.db.read(lambda tx: [row[0] for row in tx.rows(select(schema.runs.c.log_key))])
+    monkeypatch.setattr("weft.items.sweeper.AT_ONCE", 7)
+
+    async def dies(_: str) -> None:
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(blobs, "delete", dies)
+        with pytest.raises(OSError, match="the disk is gone"):
+            await app.sweeper.tick()
+    assert await names(app, crawl) == []
+    assert len(await rows_of(app, schema.run_stats)) == 1
+    await app.sweeper.tick()
+    assert await rows_of(app, schema.run_stats) == await rows_of(app, schema.things) == []
+    assert await blobs.get(key) is None
