@@ -87,7 +87,8 @@ class Yard:
         return progress
 
     def files(self) -> dict[str, bytes]:
-        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        files = sorted(found, key=lambda path: (len(path.parent.name), path))
         return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in files}
 
 
