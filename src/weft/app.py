@@ -247,7 +247,7 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         app.blobs,
         open_executor,
         folder=folder,
-        habits=habits_of(config),
+        habits=habits_of(config, name),
         code=open_shelf(config, app.blobs).using,
     )
 

@@ -114,6 +114,9 @@ class Config:
     )
     log_format: str = field(default="auto", metadata={"doc": "text, json, or auto: text on a terminal, else json."})
     log_level: str = field(default="info", metadata={"doc": "debug, info, warning or error."})
+    run_logs_to_stdout: bool = field(
+        default=False, metadata={"doc": "Let workers print what runs say as lines of JSON, for a collector of logs."}
+    )
 
     def __post_init__(self) -> None:
         for name, problem in _problems(self):

@@ -14,6 +14,7 @@ from weft.adapters.executors._left_running import sweep as sweep_processes
 from weft.config import Config
 from weft.ports import Blobs
 from weft.workers.code import Shelf
+from weft.workers.echo import Echo
 from weft.workers.environments import Environments
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
@@ -39,12 +40,13 @@ def open_shelf(config: Config, blobs: Blobs) -> Shelf:
     return Shelf(config.folder / "code", blobs, Environments(config.folder / "environments"))
 
 
-def habits_of(config: Config, listen_seconds: float = 0.0) -> Habits:
+def habits_of(config: Config, name: str, listen_seconds: float = 0.0) -> Habits:
     return Habits(
         poll_seconds=config.poll_seconds,
         listen_seconds=listen_seconds,
         drain_seconds=config.drain_seconds,
         max_runs=config.max_runs,
+        echo=Echo(name) if config.run_logs_to_stdout else None,
     )
 
 

@@ -30,7 +30,7 @@ class Outpost:
             blobs,
             open_executor,
             folder=config.folder / "runs" / name,
-            habits=habits_of(config, listen_seconds=LONGEST_WAIT_SECONDS),
+            habits=habits_of(config, name, listen_seconds=LONGEST_WAIT_SECONDS),
             code=open_shelf(config, blobs).using,
         )
         protocol.on_refused = self._refuse

@@ -19,6 +19,7 @@ from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
 from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
+from weft.workers.echo import Echo
 from weft.workers.log_keeper import kept_log
 from weft.workers.spool import LogSpool
 
@@ -40,12 +41,13 @@ class Running:
 
     __slots__ = ("ending", "executed", "folder", "hurried", "lease", "log", "root", "secrets", "stopped", "task")
 
-    def __init__(self, lease: Lease, root: Path) -> None:
+    def __init__(self, lease: Lease, root: Path, echo: Echo | None = None) -> None:
         self.lease, self.root = lease, root
         self.folder: Path | None = None
         self.secrets = Values(lease.secrets)
         masked = MaskedStream(self.secrets) if lease.secrets else None
-        self.log = LogSpool(self.make_folder, lease.spec.log_bytes, masked)
+        heard = None if echo is None else echo.of(lease)
+        self.log = LogSpool(self.make_folder, lease.spec.log_bytes, masked, heard)
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.executed = False

@@ -7,15 +7,33 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.redaction import MaskedStream
+from weft.workers.echo import Echoed
 
 
 class LogSpool:
     """The log of one attempt: written live, masked, capped, read back in pieces."""
 
-    __slots__ = ("_cap", "_file", "_make_folder", "_masked", "_offered", "dropped", "seq", "shipped", "written")
+    __slots__ = (
+        "_cap",
+        "_file",
+        "_heard",
+        "_make_folder",
+        "_masked",
+        "_offered",
+        "dropped",
+        "seq",
+        "shipped",
+        "written",
+    )
 
-    def __init__(self, make_folder: Callable[[], Path], cap: int, masked: MaskedStream | None = None) -> None:
-        self._make_folder, self._cap, self._masked = make_folder, cap, masked
+    def __init__(
+        self,
+        make_folder: Callable[[], Path],
+        cap: int,
+        masked: MaskedStream | None = None,
+        heard: Echoed | None = None,
+    ) -> None:
+        self._make_folder, self._cap, self._masked, self._heard = make_folder, cap, masked, heard
         self._file = -1
         self.written = self.dropped = self.shipped = self.seq = self._offered = 0
 
@@ -26,6 +44,8 @@ class LogSpool:
         """Nothing more is written: keep what was held back, because it could have become a secret."""
         if self._masked is not None:
             self._write(self._masked.end())
+        if self._heard is not None:
+            self._heard.end()
 
     def _write(self, data: bytes) -> None:
         room = self._cap - self.written
@@ -33,6 +53,8 @@ class LogSpool:
         self.dropped += len(data) - len(kept)
         if not kept:
             return
+        if self._heard is not None:
+            self._heard.feed(kept)
         try:
             self._append(kept)
         except OSError:  # no room on the disk: the run goes on, its log has a gap that is counted

@@ -19,6 +19,7 @@ from weft.runs.model import Ending, Lease
 from weft.workers.attempt import Codes, Running, Tools, ending_of, no_code, see_through
 from weft.workers.breakers import Breakers
 from weft.workers.delivery import Delivery
+from weft.workers.echo import Echo
 from weft.workers.heart import Heart
 from weft.workers.left_behind import deliver_left_behind
 from weft.workers.preparing import Preparations
@@ -48,6 +49,7 @@ class Habits:
     ship_seconds: float = 0.5
     max_runs: int = 0
     """After so many runs it drains and ends, to be replaced; 0 means never."""
+    echo: Echo | None = None
 
 
 class Worker:
@@ -189,7 +191,7 @@ class Worker:
     def _start(self, lease: Lease) -> None:
         self._started += 1
         self._preparations.used(lease.spec.code)
-        running = Running(lease, self._folder)
+        running = Running(lease, self._folder, self._habits.echo)
         key = (lease.run_id, lease.attempt)
         self._running[key] = running
         running.task = asyncio.create_task(see_through(running, self._tools))
