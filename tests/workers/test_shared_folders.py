@@ -106,13 +106,16 @@ async def test_two_that_race_for_one_folder_make_it_once(tmp_path: Path) -> None
     assert len(made) == 1
 
 
-async def test_what_goes_wrong_while_making_is_told_to_all_who_wait_and_forgotten(mine: SharedFolders) -> None:
+async def test_what_goes_wrong_while_making_is_told_to_all_who_wait_and_forgotten(
+    tmp_path: Path, mine: SharedFolders
+) -> None:
     async def fail(path: Path) -> None:
         path.mkdir()
         raise ValueError("no")
 
     told = await asyncio.gather(mine.take("a", fail), mine.take("a", fail), return_exceptions=True)
     assert [str(each) for each in told] == ["no", "no"]
+    assert list((tmp_path / "shared").iterdir()) == []
     assert (await mine.take("a", made_here) / "made").exists()
 
 

@@ -88,7 +88,7 @@ class SharedFolders:
                 if not await self._make(name, make):
                     await asyncio.sleep(LOOK_SECONDS)
         except OSError as problem:
-            raise CodeNotReady(f"{self._folder / name}: {problem.strerror or problem}") from problem
+            raise CodeNotReady(problem.strerror or str(problem)) from problem
 
     async def _make(self, name: str, make: Make) -> bool:
         """Make the folder unless somebody is at it; False where somebody is."""
@@ -103,7 +103,7 @@ class SharedFolders:
                     await make(path)
                     await in_thread(stamp, path)
                 except BaseException:
-                    remove(path)
+                    self._forget(name)
                     raise
                 os.utime(lock)
                 await in_thread(self._drop_oldest, name)
@@ -146,11 +146,15 @@ class SharedFolders:
         if lock is None:
             return False
         try:
-            remove(self._folder / name)
-            (self._folder / f"{name}~").unlink(missing_ok=True)
+            self._forget(name)
         finally:
             os.close(lock)
         return True
+
+    def _forget(self, name: str) -> None:
+        """Remove a folder that is held alone, and the file beside it."""
+        remove(self._folder / name)
+        (self._folder / f"{name}~").unlink(missing_ok=True)
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
