@@ -122,11 +122,11 @@ class World(scrapy.Spider):
     """Tells what it finds around it."""
 
     name = "world"
+    names = ""
 
     async def start(self):
-        names = ("SCRAPY_JOB", "SCRAPY_PROJECT", "SCRAPY_SPIDER", "GREETING")
         yield {
-            **{name: os.environ.get(name) for name in names},
+            **{name: os.environ.get(name) for name in self.names.split()},
             "at_import": CALLED_AT_IMPORT,
             "in_settings": self.settings["GREETING"],
             "jobdir": self.settings["JOBDIR"],

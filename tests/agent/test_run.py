@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.spiders import write_project
+from tests.agent.spiders import SETTINGS, write_project
 from tests.agent.starting import Zygote, run_cold, zygote
+from tests.waiting import eventually
 
 
 def wait_for(reads: int, word: bytes) -> bytes:
@@ -144,7 +145,8 @@ def test_a_run_without_a_reactor_leaves_items_too(warm: Zygote) -> None:
 
 
 def test_a_run_finds_who_it_is_and_where_it_goes_on(warm: Zygote, tmp_path: Path) -> None:
-    (found,) = warm.run("world", project="shop", jobdir=str(tmp_path / "kept")).items
+    names = "SCRAPY_JOB SCRAPY_PROJECT SCRAPY_SPIDER"
+    (found,) = warm.run("world", args={"names": names}, project="shop", jobdir=str(tmp_path / "kept")).items
 
     assert (found["SCRAPY_JOB"], found["SCRAPY_PROJECT"], found["SCRAPY_SPIDER"]) == ("r7", "shop", "world")
     assert found["jobdir"] == str(tmp_path / "kept")
@@ -152,11 +154,34 @@ def test_a_run_finds_who_it_is_and_where_it_goes_on(warm: Zygote, tmp_path: Path
 
 
 def test_variables_of_a_run_reach_settings_and_modules_that_read_them_at_import(warm: Zygote) -> None:
-    (found,) = warm.run("world", env={"GREETING": "good morning"}).items
-    (next_one,) = warm.run("world").items
+    (found,) = warm.run("world", args={"names": "GREETING"}, env={"GREETING": "good morning"}).items
+    (next_one,) = warm.run("world", args={"names": "GREETING"}).items
 
     assert (found["GREETING"], found["at_import"], found["in_settings"]) == ("good morning",) * 3
-    assert next_one["GREETING"] is None
+    assert (next_one["GREETING"], next_one["at_import"], next_one["in_settings"]) == (None, "none", "none")
+
+
+def test_settings_that_name_the_run_know_it_in_a_forked_run_too(tmp_path: Path) -> None:
+    naming = 'import os\nFEEDS = {os.environ.get("SCRAPY_JOB", "nobody") + ".jl": {"format": "jl"}}\n'
+    code = write_project(tmp_path / "code", settings=SETTINGS + naming)
+    with zygote(code, tmp_path) as warm:
+        run = warm.run("few")
+
+    assert [path.name for path in (run.folder / "files").iterdir()] == ["r7.jl"]
+
+
+async def test_stats_are_renewed_while_the_spider_runs(warm: Zygote) -> None:
+    run, reads = warm.begin("long")
+    run.output = wait_for(reads, b"asleep")
+    first = run.stats["at"]
+    await eventually(lambda: run.stats["at"] > first)
+    seen = run.stats["stats"]
+    os.kill(run.pid, signal.SIGTERM)
+    warm.finish(run, reads)
+
+    assert seen["item_scraped_count"] == 1
+    assert "finish_reason" not in seen
+    assert run.stats["stats"]["finish_reason"] == "shutdown"
 
 
 def test_nobody_is_let_into_a_run_unless_its_order_asks(warm: Zygote) -> None:

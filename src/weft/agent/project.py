@@ -14,7 +14,8 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
 
-READS_ENVIRONMENT = (b"environ", b"getenv")
+RUN_VARIABLES = (b"SCRAPY_JOB", b"SCRAPY_PROJECT", b"SCRAPY_SPIDER", b"TRACEPARENT", b"WEFT_")
+"""What every run has in its environment and its zygote has not."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Project:
     settings_module: str
     settings: Settings
     loader: Any
-    reads_environment: bool
-    """Some module of it may look at the environment while it is imported."""
+    reads_run: bool
+    """Some module of it speaks of a run's own variables, and may look at them while it is imported."""
 
 
 def open_project(code: str, settings_module: str) -> Project:
@@ -35,7 +36,7 @@ def open_project(code: str, settings_module: str) -> Project:
     settings = get_project_settings()
     let_addons_choose(settings)
     loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
-    return Project(code, settings_module, settings, loader, any(map(reads_environment, modules_of(code).values())))
+    return Project(code, settings_module, settings, loader, any(map(reads_run, modules_of(code).values())))
 
 
 def let_addons_choose(settings: Settings) -> None:
@@ -46,12 +47,12 @@ def let_addons_choose(settings: Settings) -> None:
 
 
 def in_environment(project: Project, environment: dict[str, str], *, own: bool) -> Project:
-    """The project as it is with these variables: imported again where it may have looked at them too early.
+    """The project as it is with these variables: imported again where it may have looked for them too early.
 
-    ``own`` says that some of them are the run's own, which a library may read on the project's behalf.
+    ``own`` says that there are others than every run has; a library may read those on the project's behalf.
     """
     os.environ.update(environment)
-    if not own and not project.reads_environment:
+    if not own and not project.reads_run:
         return project
     for name in modules_of(project.code):
         del sys.modules[name]
@@ -64,12 +65,12 @@ def modules_of(code: str) -> dict[str, str]:
     return {name: file for name, file in files.items() if file and file.startswith(code + os.sep)}
 
 
-def reads_environment(file: str) -> bool:
+def reads_run(file: str) -> bool:
     try:
         source = Path(file).read_bytes()
     except OSError:
         return True
-    return any(word in source for word in READS_ENVIRONMENT)
+    return any(name in source for name in RUN_VARIABLES)
 
 
 def lend_loader(loader: Any) -> None:
