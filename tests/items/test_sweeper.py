@@ -13,6 +13,7 @@ from tests.runs.acting import rows_of
 from weft.app import App
 from weft.db import schema
 from weft.items.model import Selection
+from weft.items.sweeper import Sweeper
 from weft.tasks.model import ProjectSettings
 
 DAY = 24 * 3600
@@ -85,6 +86,18 @@ async def test_a_project_that_says_nothing_keeps_everything(app: App, clock: Set
     assert await names(app, crawl) == ["tea 1"]
 
 
+class Dying:
+    """Blobs whose disk is gone."""
+
+    async def delete(self, key: str) -> None:
+        raise OSError("the disk is gone")
+
+
+class Always:
+    async def leads(self) -> bool:
+        return True
+
+
 @on_sqlite
 async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
@@ -92,19 +105,13 @@ async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
     await keep(app, 1)
     crawl = await crawled(app, teas(*range(30)), log=b"hello\n", at=clock())
     clock.forward(3 * DAY)
-    blobs = app.blobs
     [key] = await app.db.read(lambda tx: [row[0] for row in tx.rows(select(schema.runs.c.log_key))])
     monkeypatch.setattr("weft.items.sweeper.AT_ONCE", 7)
-
-    async def dies(_: str) -> None:
-        raise OSError("the disk is gone")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(blobs, "delete", dies)
-        with pytest.raises(OSError, match="the disk is gone"):
-            await app.sweeper.tick()
+    dying: Any = Dying()
+    with pytest.raises(OSError, match="the disk is gone"):
+        await Sweeper(app.db, dying, Always(), clock).tick()
     assert await names(app, crawl) == []
     assert len(await rows_of(app, schema.run_stats)) == 1
     await app.sweeper.tick()
     assert await rows_of(app, schema.run_stats) == await rows_of(app, schema.things) == []
-    assert await blobs.get(key) is None
+    assert await app.blobs.get(key) is None
