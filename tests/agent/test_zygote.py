@@ -20,6 +20,31 @@ threading.Thread(target=threading.Event().wait, name="ticker", daemon=True).star
 """
 
 
+NATIVE_THREAD = """
+import _thread, time
+
+_thread.start_new_thread(time.sleep, (600,))
+"""
+"""A thread that the threading module does not know, as libraries in C start them."""
+
+NUMPY = """
+import os, types
+
+random = types.SimpleNamespace(seeded_in=os.getpid())
+random.seed = lambda: setattr(random, "seeded_in", os.getpid())
+"""
+
+DRAWING = """
+import os, numpy, scrapy
+
+class Drawing(scrapy.Spider):
+    name = "drawing"
+
+    async def start(self):
+        yield {"mine": numpy.random.seeded_in == os.getpid()}
+"""
+
+
 def test_a_zygote_that_is_ready_names_its_spiders(warm: Zygote) -> None:
     assert warm.first["ready"] is True
     assert warm.first["spiders"][:3] == ["few", "long", "odd"]
@@ -30,6 +55,7 @@ def test_a_zygote_that_is_ready_names_its_spiders(warm: Zygote) -> None:
     [
         ("from twisted.internet import reactor", "importing the project's settings or spiders installs a reactor"),
         (THREAD, "importing the project's settings or spiders starts threads: ticker"),
+        (NATIVE_THREAD, "importing the project's settings or spiders starts threads outside of Python"),
     ],
 )
 def test_a_project_with_a_reactor_or_threads_is_not_forked(tmp_path: Path, addition: str, why: str) -> None:
@@ -64,6 +90,13 @@ def test_runs_of_one_zygote_do_not_see_each_other(warm: Zygote) -> None:
     assert first[0].pid != second[0].pid
     assert len(second[0].items) == 3
     assert first[0].items == [{"n": 1}]
+
+
+def test_a_forked_run_draws_its_own_random_numbers(tmp_path: Path) -> None:
+    code = write_project(tmp_path / "code", spiders=DRAWING)
+    (code / "numpy.py").write_text(NUMPY)  # in the place of the real one, which is not needed to test weft
+    with zygote(code, tmp_path) as warm:
+        assert warm.run("drawing").items == [{"mine": True}]
 
 
 def test_a_run_has_a_session_of_its_own(warm: Zygote) -> None:

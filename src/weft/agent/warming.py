@@ -133,7 +133,7 @@ def require_safe(brought_by: str) -> None:
     if threads:
         raise Unsafe(f"importing {brought_by} starts threads: {', '.join(threads)}")
     if native_threads() > 1:
-        raise Unsafe(f"importing {brought_by} starts {native_threads() - 1} threads outside of Python")
+        raise Unsafe(f"importing {brought_by} starts threads outside of Python")
 
 
 def native_threads() -> int:
