@@ -26,7 +26,9 @@ def shelve(tx: Transaction, dataset: Dataset, tallies: Sequence[Tally], at: Mome
     items, looks = _placed(keyed, seen, at)
     new = sorted((each for each in seen.values() if each.is_new), key=lambda each: each.key)
     store.add_things(tx, [_new_row(dataset.id, each) for each in new])
-    store.change_things(tx, [each.row() for each in seen.values() if not each.is_new])
+    known = [each for each in seen.values() if not each.is_new]
+    store.change_things(tx, [each.row() for each in known if not each.looks_otherwise])
+    store.change_things(tx, [each.row() for each in known if each.looks_otherwise])
     store.add_looks(tx, looks)
     store.add_items(tx, items)
     _count(dataset, tallies)
@@ -80,7 +82,7 @@ def _look(thing: Seen, tally: Tally, digest: str, at: Moment) -> None:
         tally.new_things += 1
         thing.first_seen_at = at
     thing.looks += 1
-    thing.digest = digest
+    thing.digest, thing.looks_otherwise = digest, True
 
 
 def _new_row(dataset_id: int, thing: Seen) -> Row:

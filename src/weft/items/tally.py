@@ -61,16 +61,17 @@ class Seen:
     last_seen_at: Moment = 0
     last_run_id: int = 0
     is_new: bool = False
+    looks_otherwise: bool = False
 
     def row(self) -> dict[str, Any]:
-        return {
+        """What has changed; that it was seen is little to write, and happens most."""
+        seen = {
             "id": self.id,
-            "digest": self.digest,
-            "looks": self.looks,
             "seen": self.seen,
             "last_seen_at": self.last_seen_at,
             "last_run_id": self.last_run_id,
         }
+        return seen | {"digest": self.digest, "looks": self.looks} if self.looks_otherwise else seen
 
 
 def key_of(read: Read, fields: Sequence[str]) -> str:
