@@ -21,6 +21,7 @@ import os
 import scrapy
 
 CALLED_AT_IMPORT = os.environ.get("GREETING", "none")
+IMPORTED_IN = os.getpid()
 
 
 class Few(scrapy.Spider):
@@ -128,6 +129,7 @@ class World(scrapy.Spider):
         yield {
             **{name: os.environ.get(name) for name in self.names.split()},
             "at_import": CALLED_AT_IMPORT,
+            "imported_here": os.getpid() == IMPORTED_IN,
             "in_settings": self.settings["GREETING"],
             "jobdir": self.settings["JOBDIR"],
             "telnet": self.settings.getbool("TELNETCONSOLE_ENABLED"),

@@ -161,6 +161,13 @@ def test_variables_of_a_run_reach_settings_and_modules_that_read_them_at_import(
     assert (next_one["GREETING"], next_one["at_import"], next_one["in_settings"]) == (None, "none", "none")
 
 
+def test_variables_that_every_run_has_do_not_make_it_import_the_project_again(warm: Zygote, tmp_path: Path) -> None:
+    usual = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "WEFT_VERSION": "1.0"}
+
+    assert not warm.run("world", env=usual).items[0]["imported_here"]
+    assert warm.run("world", env={**usual, "GREETING": "hello"}).items[0]["imported_here"]
+
+
 def test_settings_that_name_the_run_know_it_in_a_forked_run_too(tmp_path: Path) -> None:
     naming = 'import os\nFEEDS = {os.environ.get("SCRAPY_JOB", "nobody") + ".jl": {"format": "jl"}}\n'
     code = write_project(tmp_path / "code", settings=SETTINGS + naming)

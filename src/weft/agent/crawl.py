@@ -67,7 +67,7 @@ def crawl(order: Order, project: Project | None, place: RunFolder) -> BaseExcept
 def project_for(order: Order, project: Project | None) -> Project:
     """The warm project of the zygote, or one that is imported now."""
     if project is not None:
-        return in_environment(project, order.environment, own=bool(order.env))
+        return in_environment(project, order.environment)
     os.environ.update(order.environment)
     return open_project(order.code, order.settings_module)
 

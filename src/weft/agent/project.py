@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
 
-RUN_VARIABLES = (b"SCRAPY_JOB", b"SCRAPY_PROJECT", b"SCRAPY_SPIDER", b"TRACEPARENT", b"WEFT_")
-"""What every run has in its environment and its zygote has not."""
+OF_EVERY_RUN = ("SCRAPY_", "TRACEPARENT", "WEFT_", "HOME", "TMPDIR")
+"""What begins the names of variables that every run has, with values of its own."""
+
+ASKED_AS = (b"SCRAPY_JOB", b"SCRAPY_PROJECT", b"SCRAPY_SPIDER", b"TRACEPARENT", b"WEFT_", b"TMPDIR", b"gettempdir")
+"""How the source of a project asks for them."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,15 @@ def let_addons_choose(settings: Settings) -> None:
         choose(settings)
 
 
-def in_environment(project: Project, environment: dict[str, str], *, own: bool) -> Project:
+def in_environment(project: Project, environment: dict[str, str]) -> Project:
     """The project as it is with these variables: imported again where it may have looked for them too early.
 
-    ``own`` says that there are others than every run has; a library may read those on the project's behalf.
+    It always is where they are others than every run has: a library may read those on the project's behalf.
     """
+    changed = [name for name, value in environment.items() if os.environ.get(name) != value]
     os.environ.update(environment)
-    if not own and not project.reads_run:
+    tempfile.tempdir = None  # it remembers TMPDIR
+    if not project.reads_run and all(name.startswith(OF_EVERY_RUN) for name in changed):
         return project
     for name in modules_of(project.code):
         del sys.modules[name]
@@ -70,7 +76,7 @@ def reads_run(file: str) -> bool:
         source = Path(file).read_bytes()
     except OSError:
         return True
-    return any(name in source for name in RUN_VARIABLES)
+    return any(name in source for name in ASKED_AS)
 
 
 def lend_loader(loader: Any) -> None:
