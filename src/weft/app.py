@@ -44,6 +44,7 @@ from weft.roots import Roots, open_roots
 from weft.runs.bell import Bell
 from weft.runs.leases import Leases
 from weft.runs.measuring import Measure
+from weft.runs.pausing import Pauses
 from weft.runs.runs import Runs
 from weft.tasks import taskfile
 from weft.tasks.changes import Wanted
@@ -95,6 +96,7 @@ class App:
     deliverer: Deliverer
     sweeper: Sweeper
     projects: Projects
+    pauses: Pauses
     leases: Leases
     protocol: DirectProtocol
     gate: Gate
@@ -202,6 +204,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
             folder=config.folder / "incoming",
             limits=Limits(archive_bytes=config.largest_archive_bytes),
         ),
+        pauses=Pauses(db, bell, clock),
         leases=leases,
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),

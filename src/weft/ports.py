@@ -160,7 +160,7 @@ class Prepares(Protocol):
     """What an executor may have besides, where a first run would start slowly."""
 
     async def prepare(self, code: ReadyCode, folder: Path) -> None:
-        """Get ready for runs of this code, whose folders will be in ``folder``. May fail: the run then starts slowly."""
+        """Get ready for runs of this code, whose folders will be in ``folder``. May fail: a run then starts slowly."""
 
     def release(self) -> None:
         """Let go of what was prepared and is not in use."""

@@ -59,6 +59,16 @@ async def a_run(app: App, project: str) -> Values:
     return {"run_id": await submit(app, project=project, task=f"of-{project}")}
 
 
+async def a_resumable_run(app: App, project: str) -> Values:
+    return {"run_id": await submit(app, project=project, spec={"resumable": True})}
+
+
+async def a_paused_run(app: App, project: str) -> Values:
+    values = await a_resumable_run(app, project)
+    await app.pauses.pause(values["run_id"])
+    return values
+
+
 async def an_ended_run(app: App, project: str) -> Values:
     run_id = await submit(app, project=project)
     await app.runs.cancel(run_id)
@@ -199,6 +209,8 @@ WALK: dict[str, Step] = {
     "runs.again_many": Step(make=an_ended_run, body={"ids": ["{run_id}"]}),
     "runs.attempts": Step(make=an_ended_run),
     "runs.cancel": Step(make=a_run),
+    "runs.pause": Step(make=a_resumable_run),
+    "runs.resume": Step(make=a_paused_run),
     "runs.cancel_many": Step(make=a_run, body={"ids": ["{run_id}"]}),
     "runs.counts": Step(query="?project={project}"),
     "runs.list": Step(query="?project={project}", make=a_run),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,6 +64,31 @@ def show(context: typer.Context, run_id: RunId) -> None:
 
 
 @app.command(cls=Command)
+def pause(context: typer.Context, run_ids: RunIds) -> None:
+    """Pause resumable runs: a waiting one at once, a running one by asking its worker to stop it where it is."""
+    found = ask(context, lambda weft: _each(weft.pauses.pause, run_ids), changes=True)
+    _tell(context, found, {"running": "is asked to pause", "queued": "is paused"})
+
+
+@app.command(cls=Command)
+def resume(context: typer.Context, run_ids: RunIds) -> None:
+    """Let paused runs go on."""
+    found = ask(context, lambda weft: _each(weft.pauses.resume, run_ids), changes=True)
+    _tell(context, found, {"running": "goes on", "queued": "waits for a worker"})
+
+
+async def _each(act: Callable[[int], Awaitable[Run]], run_ids: Sequence[int]) -> list[Run]:
+    return [await act(run_id) for run_id in run_ids]
+
+
+def _tell(context: typer.Context, found: Sequence[Run], words: Mapping[str, str]) -> None:
+    from weft.documents.runs import run_document
+
+    lines = [f"run {run.id} {words.get(run.state, run.state)}" for run in found]
+    answer(context, [run_document(run) for run in found], lambda: "\n".join(lines))
+
+
+@app.command(cls=Command)
 def cancel(context: typer.Context, run_ids: RunIds) -> None:
     """Cancel runs: a waiting one at once, a running one by asking its worker to stop it."""
 
@@ -72,11 +98,7 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
         return [await weft.runs.cancel(run_id) for run_id in run_ids]
 
     found = ask(context, cancel_each, changes=True)
-    from weft.documents.runs import run_document
-
-    words = {"running": "is asked to stop"}
-    lines = [f"run {run.id} {words.get(run.state, 'is cancelled')}" for run in found]
-    answer(context, [run_document(run) for run in found], lambda: "\n".join(lines))
+    _tell(context, found, {"running": "is asked to stop", "cancelled": "is cancelled"})
 
 
 @app.command(cls=Command)

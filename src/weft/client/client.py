@@ -10,7 +10,7 @@ from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
-from weft.client.runs import RemoteRuns
+from weft.client.runs import RemotePauses, RemoteRuns
 from weft.client.tasks import RemoteTasks
 from weft.client.workers import RemoteWorkers
 
@@ -21,6 +21,7 @@ class Client:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.runs = RemoteRuns(connection)
+        self.pauses = RemotePauses(connection)
         self.items = RemoteItems(connection)
         self.datasets = RemoteDatasets(connection)
         self.destinations = RemoteDestinations(connection)

@@ -94,6 +94,19 @@ class RemoteRuns:
         return submitted
 
 
+class RemotePauses:
+    """What ``pausing.Pauses`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def pause(self, run_id: int) -> Run:
+        return run_of(await self._connection.post(RunDocument, "runs", run_id, "pause"))
+
+    async def resume(self, run_id: int) -> Run:
+        return run_of(await self._connection.post(RunDocument, "runs", run_id, "resume"))
+
+
 def _body(run: NewRun) -> dict[str, Any]:
     """The run as a request has it: its executor reads the spec, the rest stands beside it."""
     spec: dict[str, Any] = msgspec.to_builtins(run.spec)

@@ -16,7 +16,7 @@ from weft.events import Fact
 from weft.runs import lease_store, limit_store, store
 from weft.runs.bell import Bell
 from weft.runs.judging import Verdict, judge
-from weft.runs.model import ENDED, LIMITS, Ending, Outcome, Retry, RunState, storable
+from weft.runs.model import ENDED, HELD, LIMITS, Ending, Outcome, Retry, RunState, storable
 
 TOLD = ("succeeded", "failed", "timeout", "cancelled", "released", *LIMITS)
 """The outcomes that are a worker's to tell."""
@@ -140,8 +140,8 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
         "state": verdict.state.value,
         "tries": verdict.tries,
         "losses": verdict.losses,
-        "ready_lane": row.lane_id if again and not verdict.delay_seconds else None,
-        "not_before": at + seconds(verdict.delay_seconds) if again and verdict.delay_seconds else None,
+        "ready_lane": row.lane_id if again and not verdict.delay_seconds and not row.pause_requested else None,
+        "not_before": _not_before(row, verdict, at) if again else None,
         "lease_worker": None,
         "finished_at": None if again else at,
         "outcome": None if again else verdict.outcome.value,
@@ -155,6 +155,13 @@ def _run_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str
         "trouble": None if again or verdict.outcome is Outcome.SUCCEEDED else verdict.outcome.value,
         **({"slots": row.slots} if row.slots else {}),
     }
+
+
+def _not_before(row: Any, verdict: Verdict, at: Moment) -> Moment | None:
+    """When a run may be tried again: a paused one not before somebody says so."""
+    if row.pause_requested:
+        return HELD
+    return at + seconds(verdict.delay_seconds) if verdict.delay_seconds else None
 
 
 def _attempt_row(ending: Ending, row: Any, verdict: Verdict, at: Moment) -> dict[str, Any]:
@@ -178,5 +185,6 @@ def _fact(row: Any, verdict: Verdict) -> Fact:
         data = {"state": verdict.state.value, "outcome": verdict.outcome.value, "reason": verdict.reason}
         return Fact("run_finished", row.project, row.id, row.task_id, data)
     kind = "run_released" if verdict.outcome is Outcome.RELEASED else "run_retried"
+    kind = "run_paused" if row.pause_requested else kind
     data = {"attempt": row.attempt, "outcome": verdict.outcome.value, "reason": verdict.reason}
     return Fact(kind, row.project, row.id, row.task_id, data)

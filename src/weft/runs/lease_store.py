@@ -32,6 +32,7 @@ HELD = (
     runs.c.tries,
     runs.c.losses,
     runs.c.cancel_requested,
+    runs.c.pause_requested,
     runs.c.slots,
     runs.c.started_at,
     runs.c.worker,
@@ -73,14 +74,15 @@ def keep(tx: Transaction, run_ids: Collection[int], worker_id: int) -> set[tuple
     return {(row.id, row.attempt) for row in tx.rows(query.order_by(runs.c.id).with_for_update())}
 
 
-def leases_of(tx: Transaction, worker_id: int) -> list[tuple[int, int, bool]]:
-    """Run, attempt and whether to cancel, for all that ``worker_id`` holds."""
-    return [(row.id, row.attempt, bool(row.cancel_requested)) for row in tx.rows(_leases_of(), {"by": worker_id})]
+def leases_of(tx: Transaction, worker_id: int) -> Sequence[Any]:
+    """Of all that ``worker_id`` holds the run, its attempt, and whether it is to be cancelled or paused."""
+    return tx.rows(_leases_of(), {"by": worker_id})
 
 
 @cache
 def _leases_of() -> Select[Any]:
-    return select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(runs.c.lease_worker == bindparam("by"))
+    wanted = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested, runs.c.pause_requested)
+    return wanted.where(runs.c.lease_worker == bindparam("by"))
 
 
 STILL_RUNNING = runs.c.state == literal_column(f"'{RunState.RUNNING.value}'")

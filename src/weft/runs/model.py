@@ -33,6 +33,9 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 }
 """Every step that a run may take. A state without steps is an end."""
 
+HELD: Moment = 253_402_300_799_000_000
+"""The last second of the year 9999: until then waits a run that is paused."""
+
 ENDED = frozenset(state for state, steps in TRANSITIONS.items() if not steps)
 
 

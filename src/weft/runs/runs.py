@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import events
 from weft.access.witness import tell
 from weft.clock import Clock, Moment, seconds
@@ -159,7 +161,8 @@ class Runs:
             raise NotFound("run", run_id)
         if old.finished_at is None:
             raise Conflict(f"run {run_id} has not ended yet ({old.state}); cancel it first")
-        copied = {name: getattr(old, name) for name in ("project", "task", "task_id", "kind", "spec", "priority")}
+        copied = {name: getattr(old, name) for name in ("project", "task", "task_id", "kind", "priority")}
+        copied["spec"] = replace(old.spec, code=None)  # what is current now, unless the spec names a version
         limit = None if old.task_id is None else limit_store.limit(tx, task_limit(old.task_id))
         return self.admit(tx, [NewRun(**copied, trigger=Trigger.RETRY, max_running=limit)])[0]
 
@@ -282,9 +285,8 @@ class Runs:
     def _same_target(self, tx: Transaction, run: NewRun, place: int, targets: dict[tuple[str, str], Twin]) -> Answer:
         if not run.dedup_key:
             return None
-        if duplicate := key_store.live_duplicate(
-            tx, run.project, run.dedup_key, self._clock() - seconds(run.dedup_seconds)
-        ):
+        since = self._clock() - seconds(run.dedup_seconds)
+        if duplicate := key_store.live_duplicate(tx, run.project, run.dedup_key, since):
             return Submitted(duplicate, fresh=False, why=SAME_TARGET)
         twin = targets.setdefault((run.project, run.dedup_key), Twin(place, SAME_TARGET))
         return twin if twin.place != place else None

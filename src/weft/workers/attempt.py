@@ -17,6 +17,7 @@ from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
 from weft.projects.model import CODED_KINDS, Code
 from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
+from weft.workers import resuming
 from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
@@ -32,6 +33,7 @@ STOPPED = {
     "cancel": ("cancelled", "cancelled while running"),
     "timeout": ("timeout", "ran longer than its timeout"),
     "drain": ("released", "its worker was asked to stop"),
+    "pause": ("released", "paused"),
 }
 """Why an attempt was stopped, and what that means for it. ``lost`` is not here: its ending is not ours to tell."""
 
@@ -129,10 +131,20 @@ async def _see_through(running: Running, tools: Tools) -> None:
         running.log.close()
     else:
         log_key, problem = await _keep_log(running, tools.blobs)
-        ending = _ending(running, ended, log_key)
-        running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem))))
+        ending, lost_place = _ending(running, ended, log_key), await _keep_place(running, tools.blobs)
+        running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem, lost_place))))
     if running.folder is not None:
         await asyncio.to_thread(shutil.rmtree, running.folder, True)
+
+
+async def _keep_place(running: Running, blobs: Blobs) -> str:
+    """Where the attempt goes on later, keep its place; says what went wrong with that."""
+    if not resuming.is_resumable(running.lease) or running.folder is None:
+        return ""
+    if running.stopped in ("pause", "drain"):
+        return await resuming.keep(blobs, running.lease.run_id, running.folder)
+    await resuming.forget(blobs, running.lease.run_id)
+    return ""
 
 
 def ending_of(running: Running) -> Ending | None:
@@ -155,6 +167,8 @@ async def _execute(running: Running, tools: Tools) -> Ended:
         async with _code(lease, tools) as code:
             if code is not None:
                 tools.delivery.add(lease.run_id, lease.attempt, folder)
+            if resuming.is_resumable(lease):
+                await resuming.restore(tools.blobs, lease.run_id, folder)
             return proper(await chosen.execute(_work(running, folder, code)), lease.kind)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))

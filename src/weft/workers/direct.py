@@ -101,8 +101,9 @@ class DirectProtocol:
             events.append(tx, [Fact("worker_left", "", data={"worker": name, "worker_id": worker_id})], at)
         held = lease_store.leases_of(tx, worker_id)
         return Orders(
-            held=tuple((run_id, attempt) for run_id, attempt, _ in held),
-            cancel=tuple((run_id, attempt) for run_id, attempt, cancel in held if cancel),
+            held=tuple((row.id, row.attempt) for row in held),
+            cancel=tuple((row.id, row.attempt) for row in held if row.cancel_requested),
+            pause=tuple((row.id, row.attempt) for row in held if row.pause_requested),
             prepare=self._fresh.codes(tx),
         )
 

@@ -52,6 +52,8 @@ class Orders(msgspec.Struct, frozen=True):
     """Run and attempt of every lease that it holds."""
     cancel: tuple[tuple[int, int], ...] = ()
     """Those of them that somebody wants stopped."""
+    pause: tuple[tuple[int, int], ...] = ()
+    """Those of them that somebody wants to go on later: they keep their place and are given back."""
     prepare: tuple[Code, ...] = ()
     """Code that was deployed just now, and that runs may soon ask for."""
 

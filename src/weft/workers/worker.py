@@ -275,9 +275,9 @@ class Worker:
             if not self._draining.is_set():
                 self._rejoining = asyncio.create_task(self._join())
             return
-        for key in orders.cancel:
-            if key in self._running:
-                self._running[key].stop("cancel")
+        for why, keys in (("cancel", orders.cancel), ("pause", orders.pause)):
+            for key in self._running.keys() & set(keys):
+                self._running[key].stop(why)
         self._settle_differences(set(orders.held))
         self._preparations.begin(orders.prepare)
 

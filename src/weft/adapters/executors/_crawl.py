@@ -19,7 +19,7 @@ from weft.adapters.executors.shell import INHERITED
 from weft.errors import Invalid
 from weft.ports import ReadyCode, Work
 
-FIELDS = ("spider", "args", "settings", "version", "dataset", "limits", "isolation", "log_bytes")
+FIELDS = ("spider", "args", "settings", "version", "dataset", "limits", "isolation", "log_bytes", "resumable")
 LEVELS = ("L0", "L1", "L2")
 PRINTED_BYTES = 1 << 30
 """How much a run may print in all before it is ended; what is kept of it is a matter of the task's ``log_bytes``."""
@@ -37,6 +37,8 @@ class Crawl:
     must_isolate: bool
     """Whether it is rather not started than with less."""
     printed_bytes: int
+    resumable: bool
+    """Whether it keeps its place in the crawl, so that it can be paused."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Crawl:
@@ -59,6 +61,7 @@ class Crawl:
             isolation=isolation,
             must_isolate="isolation" in fields,
             printed_bytes=printed,
+            resumable=fields.flag("resumable", False),
         )
 
 
@@ -108,7 +111,7 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
         "must_isolate": crawl.must_isolate,
         "read": reading(code),
         "write": [str(work.folder.absolute())],
-        "jobdir": None,
+        "jobdir": str(work.folder.absolute() / "jobdir") if crawl.resumable else None,
     }
     path = work.folder / "order.json"
     path.touch(mode=0o600)

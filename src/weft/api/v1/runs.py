@@ -170,6 +170,18 @@ async def cancel(call: Call) -> RunDocument:
     return run_document(await call.app.runs.cancel(await _checked(call), _by(call)))
 
 
+@operations.post("/runs/{run_id}/pause", needs=Role.OPERATOR, answer=RunDocument, status=202, example=examples.RUN)
+async def pause(call: Call) -> RunDocument:
+    """Pause a resumable run: a waiting one at once, a running one by asking its worker to stop it where it is."""
+    return run_document(await call.app.pauses.pause(await _checked(call)))
+
+
+@operations.post("/runs/{run_id}/resume", needs=Role.OPERATOR, answer=RunDocument, status=202, example=examples.RUN)
+async def resume(call: Call) -> RunDocument:
+    """Let a paused run go on from its place."""
+    return run_document(await call.app.pauses.resume(await _checked(call)))
+
+
 @operations.post("/runs/{run_id}/again", needs=Role.OPERATOR, answer=Submitted, status=202, example=examples.SUBMITTED)
 async def again(call: Call) -> Submitted:
     """Queue an ended run once more, as a new run with the spec that it had."""

@@ -52,6 +52,7 @@ runs = table(
     Column("worker", Name),
     Column("slots", Text),
     Column("cancel_requested", Boolean, nullable=False),
+    Column("pause_requested", Boolean),
     Column("queued_at", Moment, nullable=False),
     Column("started_at", Moment),
     Column("finished_at", Moment),
