@@ -122,6 +122,8 @@ def _level(wanted: str) -> str:
 
 
 def _zygote_order(code: ReadyCode, runs: Path, level: str) -> dict[str, Any]:
+    """The folder must be there: walls that were raised before it was made would shut it out."""
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {
         "code": str(code.folder.absolute()),
         "settings_module": code.settings,
