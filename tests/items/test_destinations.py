@@ -93,7 +93,8 @@ class Yard:
 
 
 @pytest_asyncio.fixture
-async def yard(app: App, clock: SetClock, tmp_path: Path) -> AsyncIterator[Yard]:
+async def yard(app: App, clock: SetClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
+    monkeypatch.setattr("weft.items.deliverer.LOOK_SHARE", 0)
     folder = tmp_path / "arrived"
     folder.mkdir()
     yard = Yard(app, clock, folder)
@@ -223,6 +224,19 @@ async def test_files_have_the_chosen_format_and_fields(yard: Yard) -> None:
     await yard.deliver()
     [data] = yard.files().values()
     assert [line[3:] for line in csv.reader(io.StringIO(data.decode()))] == [["price"], ["0"], ["1"]]
+
+
+@on_sqlite
+async def test_a_folder_that_cannot_be_written_to_says_so_without_its_place(yard: Yard) -> None:
+    await crawled(yard.app, TEAS[:2])
+    await yard.add("file:a/b")
+    (yard.folder / "a").write_text("a file where a folder should be")
+    progress = await yard.deliver()
+    assert (progress.destination.state, progress.waiting) == ("failing", 2)
+    assert str(yard.folder) not in (progress.destination.problem or str(yard.folder))
+    (yard.folder / "a").unlink()
+    yard.clock.forward(10)
+    assert (await yard.deliver()).waiting == 0
 
 
 @on_sqlite

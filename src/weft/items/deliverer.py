@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +36,10 @@ MOST_ITEMS = 5_000
 MOST_BYTES = 16_000_000
 GATHER_SECONDS = 30.0
 """How long items of a run that goes on may wait for more."""
+
+SEND_SECONDS = 300.0
+LOOK_SHARE = 20
+"""To look for work takes one part of so many, at most."""
 
 
 class Leads(Protocol):
@@ -59,6 +65,7 @@ class Deliverer:
         self._db, self._secrets, self._leader, self._clock = db, secrets, leader, clock
         self._folder, self._open_blobs, self._open_table = folder, open_blobs, open_table
         self._sending: dict[int, asyncio.Task[None]] = {}
+        self._look_at: dict[int, float] = {}
 
     async def tick(self) -> int:
         """Start sending to each destination that is due; return to how many.
@@ -70,7 +77,8 @@ class Deliverer:
         self._sending = {key: sending for key, sending in self._sending.items() if not sending.done()}
         now, before = self._clock(), len(self._sending)
         for destination in await self._db.read(lambda tx: store.due(tx, now)):
-            if destination.id not in self._sending:
+            waits = time.monotonic() < self._look_at.get(destination.id, 0.0)
+            if destination.id not in self._sending and not waits:
                 self._sending[destination.id] = asyncio.create_task(self._send_due(destination))
         return len(self._sending) - before
 
@@ -90,29 +98,34 @@ class Deliverer:
         try:
             while stretches := await self._next(destination):
                 for stretch in stretches:
-                    await self._deliver(destination, stretch)
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await self._deliver(destination, stretch)
         except DatabaseDown as problem:
             log.warning("delivery put off", extra=extra | {"why": str(problem)})
-        except WeftError as problem:
+        except (WeftError, OSError) as problem:
             log.warning("delivery failed", extra=extra | {"why": str(problem)})
-            await self._fail(destination, str(problem))
+            await self._fail(destination, _told(problem))
         except Exception:
             log.exception("delivery failed", extra=extra)
             await self._fail(destination, "weft itself failed; its log tells more")
 
     async def _next(self, destination: Destination) -> list[Stretch]:
-        """What is to be sent now; nothing where the destination was removed."""
-        now = self._clock()
+        """What is to be sent now; nothing where the destination was removed.
+
+        Many attempts take long to look through, so the next look comes the later, and nobody else waits for it.
+        """
+        began, now = time.monotonic(), self._clock()
+        look = partial(store.pending, enough=MOST_ITEMS, since=now - seconds(GATHER_SECONDS), limit=MOST_ATTEMPTS)
+        rows = await self._db.read(lambda tx: look(tx, destination))
+        self._look_at[destination.id] = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
 
         def work(tx: Transaction) -> list[Stretch]:
             if store.get(tx, destination.id) is None:
                 return []
-            since = now - seconds(GATHER_SECONDS)
-            rows = store.pending(tx, destination, enough=MOST_ITEMS, since=since, limit=MOST_ATTEMPTS)
             found = (_stretch(tx, destination, row, now) for row in rows)
             return [stretch for stretch in found if stretch is not None]
 
-        return await self._db.transact(work)
+        return await self._db.transact(work) if rows else []
 
     async def _deliver(self, destination: Destination, stretch: Stretch) -> None:
         rows = await self._db.read(lambda tx: store.rows(tx, stretch))
@@ -140,6 +153,13 @@ class Deliverer:
                 store.fail(tx, now_is, problem[:1000], self._clock() + seconds(pause))
 
         await self._db.transact(work)
+
+
+def _told(problem: Exception) -> str:
+    """A problem as it is shown: without the names of folders on this machine."""
+    if isinstance(problem, TimeoutError):
+        return f"the items were not taken within {SEND_SECONDS:g} s"
+    return problem.strerror or "it cannot be written to" if isinstance(problem, OSError) else str(problem)
 
 
 def _stretch(tx: Transaction, destination: Destination, row: Any, now: int) -> Stretch | None:
