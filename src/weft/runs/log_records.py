@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -62,6 +63,9 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n".join([head + first, *(_INDENT + line for line in others)])
 
 
+_DECODER = msgspec.json.Decoder(LogRecord)
+
+
 class LogParser:
     """Makes records of the bytes of a log, which may come in pieces that are cut anywhere."""
 
@@ -74,8 +78,11 @@ class LogParser:
         found: list[LogRecord] = []
         *lines, rest = data.split(b"\n")
         for line in lines:
-            self._hold(line)
-            found += self._take()
+            if self._held or self._skipped or len(line) > LONGEST_RECORD:
+                self._hold(line)
+                found += self._take()
+            else:
+                found += _records(line, 0)
         self._hold(rest)
         return found
 
@@ -155,6 +162,9 @@ def _open_text(rest: bytes) -> Iterator[str]:
 
 def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
     """What one line says: a record may follow text that had no line end, and no record holds the mark."""
+    if line.startswith(MARK) and line.find(MARK, 1) < 0:
+        yield _record(line[1:], skipped)
+        return
     before, *marked = line.split(MARK)
     if before or not marked:
         yield _printed(before.decode("utf-8", "replace"), skipped if not marked else 0)
@@ -163,6 +173,16 @@ def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
 
 
 def _record(part: bytes, skipped: int) -> LogRecord:
+    try:
+        record = _DECODER.decode(part)
+        if record.level in LEVELS and (record.at is None or 0 <= record.at < _END_OF_TIME):
+            return _clipped(record)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass  # Not as our agent writes it; it may be a record all the same.
+    return _odd_record(part, skipped)
+
+
+def _odd_record(part: bytes, skipped: int) -> LogRecord:
     try:
         said = msgspec.json.decode(part, type=dict[str, Any])
         return _clipped(msgspec.convert(_known(said), LogRecord, strict=False))
@@ -221,7 +241,12 @@ def _folded(text: str) -> list[str]:
 
 
 def _moment(at: int | None) -> str:
-    return datetime.fromtimestamp((at or 0) // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return _second((at or 0) // 1_000_000)
+
+
+@lru_cache(maxsize=256)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _microseconds(text: str) -> int | None:
