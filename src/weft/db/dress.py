@@ -12,11 +12,14 @@ BYTE_BY_BYTE = {"charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}  # also th
 
 
 def dress(metadata: MetaData, dialect: str) -> None:
-    """Let text compare byte by byte, and sparse indexes have no more than they must, on this kind of database."""
+    """Let text compare byte by byte, sparse indexes have no more than they must, and pages keep the room that they need
+    for changes, on this kind of database."""
     for table in metadata.tables.values():
         if dialect in ("mysql", "mariadb"):
             table.dialect_kwargs.update({f"{dialect}_{key}": value for key, value in BYTE_BY_BYTE.items()})
             continue
+        if dialect == "postgresql" and "full_percent" in table.info:
+            table.dialect_kwargs["postgresql_with"] = {"fillfactor": table.info["full_percent"]}
         for index in table.indexes:
             if "sparse" in index.info:
                 index.dialect_kwargs[f"{dialect}_where"] = index.info["sparse"].is_not(None)

@@ -53,8 +53,7 @@ things = table(
     Column("last_run_id", Id, nullable=False),
     UniqueConstraint("dataset_id", "key"),
     Index("things_by_dataset", "dataset_id", "id"),
-    # That a thing was seen again is written beside it, in its page, and costs no index anything.
-    postgresql_with={"fillfactor": 50},
+    info={"full_percent": 50},  # that a thing was seen again is written beside it, and costs no index anything
 )
 
 looks = table(
