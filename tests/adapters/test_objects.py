@@ -92,3 +92,22 @@ async def test_plain_http_is_spoken_only_where_the_url_says_so(
 def test_the_library_is_not_imported_before_a_bucket_is_chosen() -> None:
     program = "import sys, weft.app, weft.adapters.registry; sys.exit('obstore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+ENDING = """
+import asyncio, sys
+from weft.adapters.blobs.objects import ObjectBlobs
+
+async def look(blobs):
+    await asyncio.gather(*(blobs.put(f"a/{number}", b"x") for number in range(5)))
+    return await blobs.get("a/1")
+
+assert asyncio.run(look(ObjectBlobs(sys.argv[1]))) == b"x"
+"""
+
+
+def test_a_process_that_has_used_a_bucket_ends_in_peace(s3_server: Server) -> None:
+    url = s3.bucket_url(s3_server, s3.new_bucket(s3_server))
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", ENDING, url], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
@@ -14,11 +16,14 @@ from obstore.store import S3Store
 from weft.adapters.blobs._keys import SEGMENT, checked
 from weft.errors import BlobsDown, Invalid
 
+T = TypeVar("T")
+
 SHAPE = "it must be s3://bucket/prefix, with ?endpoint=https://…&region=… where the store is not Amazon's"
 REGION = "us-east-1"
 """What a store that knows no regions is told."""
 NAMES = {"endpoint", "region"}
 ANSWER_SECONDS, CONNECT_SECONDS = 60, 5
+CALLS_AT_ONCE = 16
 RETRY_SECONDS = 10
 """How long a call is made again; each of them may be made twice without harm."""
 
@@ -33,28 +38,39 @@ class ObjectBlobs:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._name = f"s3://{parts.hostname or ''}"
+        self._threads = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="blobs")
         self._store = S3Store(_bucket(parts), prefix=_prefix(parts), **_options(parts))
 
     async def put(self, key: str, data: bytes) -> None:
-        async with self._edge():
-            await self._store.put_async(checked(key), data)
+        checked(key)
+        await self._in_thread(lambda: self._store.put(key, data))
 
     async def get(self, key: str) -> bytes | None:
-        async with self._edge():
-            try:
-                return bytes(await (await self._store.get_async(checked(key))).bytes_async())
-            except FileNotFoundError as absent:
-                if "NoSuchBucket" in str(absent):
-                    raise
-                return None
+        checked(key)
+        return await self._in_thread(lambda: self._get(key))
 
     async def delete(self, key: str) -> None:
-        async with self._edge():
-            await self._store.delete_async(checked(key))
+        checked(key)
+        await self._in_thread(lambda: self._store.delete(key))
 
     async def keys(self, folder: str) -> list[str]:
+        checked(folder)
+        return await self._in_thread(
+            lambda: sorted([each["path"] for page in self._store.list(folder) for each in page])
+        )
+
+    def _get(self, key: str) -> bytes | None:
+        try:
+            return bytes(self._store.get(key).bytes())
+        except FileNotFoundError as absent:
+            if "NoSuchBucket" in str(absent):
+                raise
+            return None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do it in a thread of ours. The library's own would touch Python's objects while the process ends."""
         async with self._edge():
-            return sorted([each["path"] async for page in self._store.list(checked(folder)) for each in page])
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     @asynccontextmanager
     async def _edge(self) -> AsyncIterator[None]:
