@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent.starting import Zygote
+from weft.agent.item_json import NotJSON, item_json
 from weft.agent.spool import Spool
 
 
@@ -73,3 +75,35 @@ def test_a_segment_is_named_by_its_first_item_and_ends_at_its_size(
     lines = [json.loads(line) for line in (tmp_path / "000000000003.jl").read_bytes().splitlines()]
     assert [line["item"]["n"] for line in lines] == [2, 3]
     assert lines[0]["at"] <= lines[1]["at"]
+
+
+def circular() -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    item["itself"] = item
+    return item
+
+
+def deep() -> dict[str, Any]:
+    item: dict[str, Any] = {}
+    for _ in range(100_000):
+        item = {"inner": item}
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        (circular(), "ValueError: Circular reference detected"),
+        (deep(), "RecursionError: maximum recursion depth exceeded"),
+        ({("a", 1): 2}, "TypeError: keys must be str"),
+        ({"inner": circular(), "size": float("inf")}, "ValueError: Circular reference detected"),
+    ],
+    ids=["circular", "deep", "key", "circular beside an infinity"],
+)
+def test_an_item_that_json_cannot_say_is_an_error_that_tells_why(item: dict[Any, Any], why: str) -> None:
+    with pytest.raises(NotJSON, match=why):
+        item_json(item)
+
+
+def test_numbers_without_an_end_are_null_wherever_they_stand() -> None:
+    assert item_json({"a": [1.5, float("inf")], "b": {"c": float("nan")}}) == b'{"a":[1.5,null],"b":{"c":null}}'
