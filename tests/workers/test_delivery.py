@@ -38,6 +38,19 @@ class Store:
         return len(kept) + 1
 
 
+class SlowStore(Store):
+    """One that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        self.was_asked.set()
+        await self.may_answer.wait()
+        return await super().collect(worker_id, harvests)
+
+
 @asynccontextmanager
 async def delivering(store: Store) -> AsyncIterator[Delivery]:
     protocol: Any = store
@@ -73,6 +86,20 @@ async def test_items_are_stored_while_their_attempt_runs(tmp_path: Path) -> None
         await eventually(lambda: store.lines.get((7, 1)) == [b"1"])
         write(tmp_path, "2\n")
         await eventually(lambda: store.lines[7, 1] == [b"1", b"2"])
+
+
+async def test_what_is_yielded_last_is_stored_though_the_store_is_slow_to_answer(tmp_path: Path) -> None:
+    store = SlowStore()
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        (tmp_path / "stats.json").write_text('{"stats": {}}')
+        await store.was_asked.wait()
+        write(tmp_path, "1\n")
+        finishing = asyncio.create_task(delivery.finish(7, 1))
+        await asyncio.sleep(0)
+        store.may_answer.set()
+        await finishing
+        assert store.lines == {(7, 1): [b"1"]}
 
 
 async def test_items_wait_for_a_store_that_is_away(tmp_path: Path) -> None:

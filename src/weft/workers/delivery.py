@@ -30,12 +30,16 @@ class Parcel:
         self.spool = ItemSpool(folder)
         self.is_last = False
         """Nothing more comes: once all that is there was stored, it is done."""
+        self.is_empty = False
+        """Nothing more came, and nothing was left, when it was last looked at."""
         self.done = asyncio.Event()
         self._stats: dict[str, Any] | None = None
 
     def packed(self) -> tuple[Harvest, Batch | None] | None:
         """What is new; None where nothing is."""
+        self.is_empty = self.is_last  # also where it cannot be read
         self._stats, batch = self.spool.new_stats() or self._stats, self.spool.batch()
+        self.is_empty = self.is_last and batch is None
         if self._stats is None and batch is None:
             return None
         first, lines = (batch.first, batch.lines) if batch else (1, b"")
@@ -105,7 +109,7 @@ class Delivery:
             self._forget(parcel)
         elif was_sent:
             parcel.arrived(batch, awaited)
-        if batch is None and parcel.is_last:
+        if parcel.is_empty:  # and not merely now: it may have yielded more while this was under way
             self._forget(parcel)
 
     def _forget(self, parcel: Parcel) -> None:
