@@ -186,24 +186,9 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         items=Items(db),
         datasets=Datasets(db, clock),
         destinations=Destinations(db, clock, config.destinations_dir),
-        deliverer=Deliverer(
-            db,
-            secrets,
-            Leader(db, "deliverer", me()),
-            clock,
-            folder=config.destinations_dir,
-            open_blobs=open_blobs,
-            open_table=open_table,
-        ),
+        deliverer=_deliverer(config, db, secrets, clock),
         sweeper=Sweeper(db, blobs, Leader(db, "sweeper", me()), clock),
-        projects=Projects(
-            db,
-            blobs,
-            Checker(Environments(config.folder / "environments").tried),
-            clock,
-            folder=config.folder / "incoming",
-            limits=Limits(archive_bytes=config.largest_archive_bytes),
-        ),
+        projects=_projects(config, db, blobs, clock),
         pauses=Pauses(db, bell, clock),
         leases=leases,
         protocol=protocol,
@@ -217,6 +202,17 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         webhooks=Webhooks(db, sealer, clock),
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
     )
+
+
+def _deliverer(config: Config, db: Database, secrets: Secrets, clock: Clock) -> Deliverer:
+    leader, folder = Leader(db, "deliverer", me()), config.destinations_dir
+    return Deliverer(db, secrets, leader, clock, folder=folder, open_blobs=open_blobs, open_table=open_table)
+
+
+def _projects(config: Config, db: Database, blobs: Blobs, clock: Clock) -> Projects:
+    checker = Checker(Environments(config.folder / "environments").tried)
+    limits = Limits(archive_bytes=config.largest_archive_bytes)
+    return Projects(db, blobs, checker, clock, folder=config.folder / "incoming", limits=limits)
 
 
 def _on_port(wanted: Wanted, port: int) -> Wanted:
