@@ -31,6 +31,8 @@ WARMING = 12
 """How many runs are handed over at once until everything has been started that later runs find there."""
 MOST_WARMINGS = 20
 GREETING = "weft runs on "
+DRAIN_SECONDS = 1.0
+"""How long spiders that are still open may hold up the end of a measurement."""
 
 
 class Host(Protocol):
@@ -151,12 +153,8 @@ class Weft:
 def weft_up(workers: int = 0, **settings: object) -> Iterator[Weft]:
     """One that answers and knows its spiders."""
     workers = workers or os.cpu_count() or 1
-    with place(**QUIET, **settings, workers=workers) as config:
+    with place(**QUIET, **settings, workers=workers, drain_seconds=DRAIN_SECONDS) as config:
         token = asyncio.run(deployed(config))
-        import socket
-
-        for n in range(1, workers + 1):
-            (config.folder / "runs" / f"{socket.gethostname()}-{n}").mkdir(parents=True, exist_ok=True)
         with Roles(replace(config, port=free_port())) as roles:
             process = roles.weft("up", "--no-examples")
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

@@ -102,9 +102,9 @@ def at_once(runs: Runs, many: int) -> tuple[float, float]:
     return time.monotonic() - began, runs.cpu() - cpu
 
 
-def held(runs: Runs, many: int) -> float:
+def held(runs: Runs, many: int, seconds: float = HOLD_SECONDS) -> float:
     """Megabytes for each of so many spiders that are open at the same time; they end with their host."""
-    numbers = [runs.submit("hold", seconds=str(HOLD_SECONDS))[0] for _ in range(many)]
+    numbers = [runs.submit("hold", seconds=str(seconds))[0] for _ in range(many)]
     runs.opened(*numbers)
     time.sleep(SETTLE_SECONDS)
     return runs.spider_megabytes() / many
