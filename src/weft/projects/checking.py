@@ -12,9 +12,9 @@ import re
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,45 +73,45 @@ class Checker:
         return nullcontext(Path(sys.executable))
 
     async def _asked(self, python: Path, root: Path, settings: str) -> _Answer:
-        home = Path(tempfile.mkdtemp(prefix="weft-check-"))
-        mark = new_mark()
+        place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="weft-check-"))
+        home, mark = place / "home", new_mark()
+        home.mkdir()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command(python, root, settings, _walls(root, home, mark)),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=PIPE,
-                stderr=PIPE,
-                cwd=home,
-                env=_environment(home),
-                start_new_session=True,
-            )
+            # Files, not pipes: whoever was forked could keep a pipe open and have us wait for its end.
+            with (place / "said").open("xb") as said, (place / "complained").open("xb") as complained:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command(python, root, settings, _walls(root, home, mark)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=complained,
+                    cwd=home,
+                    env=_environment(home),
+                    start_new_session=True,
+                )
             try:
-                return await self._answer(process)
+                return await self._answer(process, place)
             finally:
                 await asyncio.shield(end_all(process, mark))
         finally:
-            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     def _command(self, python: Path, root: Path, settings: str, walls: str) -> list[str | Path]:
         return [python, "-I", self._agent, "inspect", os.path.abspath(root), settings, walls]
 
-    async def _answer(self, process: Process) -> _Answer:
-        said, complained = bytearray(), bytearray()
-        reading = asyncio.gather(
-            _read(process.stdout, said, MOST_OUTPUT), _read(process.stderr, complained, MOST_COMPLAINTS)
-        )
-        try:
+    async def _answer(self, process: Process, place: Path) -> _Answer:
+        code: int | None = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 code = await process.wait()
-                # A process that was forked may keep the pipe open; what the agent has said is there by now.
-                await asyncio.wait({reading}, timeout=1.0)
-        except TimeoutError:
-            raise Rejected(f"its code has not been imported after {self._seconds:g} s", _tail(complained)) from None
-        finally:
-            reading.cancel()
+        said = _beginning(place / "said", MOST_OUTPUT)
+        complaints = (
+            _beginning(place / "complained", MOST_COMPLAINTS)[-LONGEST_TRACEBACK:].decode(errors="replace").strip()
+        )
+        if code is None:
+            raise Rejected(f"its code has not been imported after {self._seconds:g} s", complaints)
         if len(said) >= MOST_OUTPUT:
-            raise Rejected(f"its code prints more than {MOST_OUTPUT} bytes when it is imported", _tail(complained))
-        return _understood(bytes(said), code, _tail(complained))
+            raise Rejected(f"its code prints more than {MOST_OUTPUT} bytes when it is imported", complaints)
+        return _understood(said, code, complaints)
 
 
 def _understood(said: bytes, code: int, complaints: str) -> _Answer:
@@ -163,15 +163,9 @@ def _environment(home: Path) -> dict[str, str]:
     return kept | own
 
 
-async def _read(stream: asyncio.StreamReader | None, into: bytearray, most: int) -> None:
-    """Read to the end and keep the first ``most`` bytes, so that nobody waits for a full pipe."""
-    assert stream is not None
-    while piece := await stream.read(1 << 16):
-        into += piece[: most - len(into)]
-
-
-def _tail(data: bytearray) -> str:
-    return data[-LONGEST_TRACEBACK:].decode(errors="replace").strip()
+def _beginning(file: Path, most: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(most)
 
 
 def _last_line(text: str) -> str:
