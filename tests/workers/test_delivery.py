@@ -92,7 +92,7 @@ async def test_what_is_yielded_last_is_stored_though_the_store_is_slow_to_answer
     store = SlowStore()
     async with delivering(store) as delivery:
         delivery.add(7, 1, tmp_path)
-        (tmp_path / "stats.json").write_text('{"stats": {}}')
+        (tmp_path / "stats.json").write_text('{"stats": {"item_scraped_count": 0}}')
         await store.was_asked.wait()
         write(tmp_path, "1\n")
         finishing = asyncio.create_task(delivery.finish(7, 1))
