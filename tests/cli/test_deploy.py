@@ -1,0 +1,60 @@
+"""Deploys from the command line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commanding import Shell
+from tests.projects.making import project, written, zipped
+
+
+def test_a_folder_is_deployed_listed_and_rolled_back(shell: Shell, tmp_path: Path) -> None:
+    folder = written(tmp_path / "code", project())
+    first = shell.ok("deploy", str(folder), "--version", "1.9")
+    assert first.lines[0] == "version 1.9 of project shop is current; it has 1 spider"
+    assert "country: str = 'de', …" in first.out
+    shell.ok("deploy", str(folder), "--version", "1.10")
+    listed = shell.document("versions", "list", "--project", "shop")
+    assert [(each["version"], each["is_current"]) for each in listed] == [("1.10", True), ("1.9", False)]
+    assert "version 1.9 of project shop is current" in shell.ok("versions", "rollback", "--project", "shop").out
+    assert "prices" in shell.ok("spiders", "shop").out
+    shell.ok("versions", "delete", "1.10", "--project", "shop", "--yes")
+
+
+def test_code_that_does_not_work_is_shown_with_its_traceback(shell: Shell, tmp_path: Path) -> None:
+    folder = written(tmp_path / "code", project(spider="1 / 0"))
+    answer = shell("deploy", str(folder))
+    assert answer.code == 1
+    assert "prices.py" in answer.err
+    assert answer.err.splitlines()[-1].startswith("the code was not deployed: its code cannot be imported")
+
+
+def test_the_name_of_an_archive_tells_project_and_version(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "bank-2.1.zip"
+    file.write_bytes(zipped(project()))
+    assert shell.ok("deploy", str(file)).lines[0].startswith("version 2.1 of project bank is current")
+
+
+@pytest.mark.parametrize("source", ["nowhere", "empty", "a.txt", "git+ftp://x/y", "git+https://x/y@-z"])
+def test_what_cannot_be_deployed_is_refused(shell: Shell, tmp_path: Path, source: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.txt").write_text("x")
+    answer = shell("deploy", source)
+    assert (answer.code, answer.err.startswith("PATH is")) == (2, True), answer
+
+
+def test_a_repository_is_deployed_at_a_tag(shell: Shell, tmp_path: Path) -> None:
+    git = shutil.which("git")
+    assert git is not None
+    folder = written(tmp_path / "repo", project())
+    who = ["-c", "user.name=ann", "-c", "user.email=ann@example.org"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"], ["tag", "v1.0"]):
+        subprocess.run([git, "-C", str(folder), *words], check=True)
+    (folder / "scrapy.cfg").unlink()
+    subprocess.run([git, "-C", str(folder), *who, "commit", "-qam", "broken"], check=True)
+    told = shell.ok("deploy", f"git+file://{folder}@v1.0").lines[0]
+    assert told.startswith("version v1.0 of project shop is current")
