@@ -151,8 +151,17 @@ class Zygote:
             _settle(self._started.get(told["started"]), int(told["pid"]))
         elif "ended" in told:
             _settle(self._ended.pop(told["ended"], None), told)
+        elif "refused" in told:
+            self._refuse(told["refused"], str(told.get("why", "")))
         else:
             _settle(self._ready, told)
+
+    def _refuse(self, name: str, why: str) -> None:
+        """It could not fork: there are too many processes, or too little memory."""
+        self._ended.pop(name, None)
+        started = self._started.get(name)
+        if started is not None and not started.done():
+            started.set_exception(Unready(f"no process could be forked: {why}"))
 
     def _give_up(self) -> None:
         """Nobody will tell any more how its forks ended: the kernel has killed them with it."""
