@@ -44,7 +44,7 @@ async def test_a_deploy_is_kept_current_and_told(app: App, clock: SetClock, tmp_
     assert await app.projects.spiders("shop") == made.spiders
     assert await app.blobs.get(code_key(made.digest)) == zipped(project())
     assert "version_deployed" in await kinds(app)
-    assert await app.db.read(lambda tx: codes(tx, {("shop", None)})) == {("shop", None): made.code}
+    assert await app.db.transact(lambda tx: codes(tx, {("shop", None)})) == {("shop", None): made.code}
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
