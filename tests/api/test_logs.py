@@ -55,7 +55,7 @@ async def test_a_log_is_told_as_text_records_or_bytes(admin: Visitor) -> None:
     ]
     answer = await admin.get(f"{path}?format=jsonl")
     records = [json.loads(line) for line in answer.data.splitlines()]
-    assert answer.headers["Content-Type"].startswith("application/jsonl")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert records[1] == {"message": "printed\x1b[31m red\x1b[0m"}
     assert (records[2]["url"], records[2]["status"], records[0]["spider"]) == ("http://shop.example/1", 200, "books")
     assert (await admin.get(f"{path}?format=raw")).data == LOG

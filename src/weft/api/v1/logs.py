@@ -110,11 +110,10 @@ async def show(call: Call) -> Response:
     asked: Wanted = call.query
     log = await _opened(call, asked.attempt)
     if asked.format == "raw":
-        return await _answer(log.forwards(), "text/plain")
+        return await _answer(log.forwards())
     wanted = LogQuery(level=asked.level or "", text=asked.text, regex=asked.regex, tail=asked.tail)
     encode = _lines if asked.format == "jsonl" else _text
-    media_type = "application/jsonl" if asked.format == "jsonl" else "text/plain"
-    return await _answer((encode(batch) async for batch in search(log, wanted)), media_type)
+    return await _answer(encode(batch) async for batch in search(log, wanted))
 
 
 @operations.get(
@@ -190,7 +189,7 @@ async def _opened(call: Call, attempt: int | None) -> KeptLog:
     return await call.app.runs.open_log(run_id, attempt)
 
 
-async def _answer(parts: AsyncIterator[bytes], media_type: str) -> Response:
+async def _answer(parts: AsyncIterator[bytes]) -> Response:
     """Send parts as they come. What is wrong with the first is the answer; what is later, its last line."""
     first = await anext(parts, b"")
 
@@ -202,7 +201,7 @@ async def _answer(parts: AsyncIterator[bytes], media_type: str) -> Response:
         except WeftError as problem:
             yield f"[weft] the rest is missing: {problem}\n".encode()
 
-    return StreamingResponse(all_parts(), media_type=media_type)
+    return StreamingResponse(all_parts(), media_type="text/plain")
 
 
 def _text(batch: Sequence[LogRecord]) -> bytes:
