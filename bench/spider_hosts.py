@@ -30,6 +30,8 @@ START_SECONDS = 60.0
 WARMING = 12
 """How many runs are handed over at once until everything has been started that later runs find there."""
 MOST_WARMINGS = 20
+IDLE_SECONDS = 3.0
+"""A connection that was not used for so long is not used again: a server may be about to close it."""
 GREETING = "weft runs on "
 DRAIN_SECONDS = 1.0
 """How long spiders that are still open may hold up the end of a measurement."""
@@ -108,11 +110,16 @@ class Line:
 
     def __init__(self, port: int, headers: dict[str, str]) -> None:
         self._connection, self._headers = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS), headers
+        self._used_at = 0.0
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
+        if time.monotonic() > self._used_at + IDLE_SECONDS:
+            self._connection.close()  # the next request opens it anew
         self._connection.request(method, path, body, self._headers)
         answer = self._connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        said = json.loads(answer.read())
+        self._used_at = time.monotonic()
+        return answer.status, said
 
     def close(self) -> None:
         self._connection.close()
