@@ -10,7 +10,8 @@ from pathlib import Path
 
 from weft import __version__
 from weft.adapters import registry
-from weft.adapters.executors._left_running import sweep as sweep_processes
+from weft.adapters.executors._left_running import sweep as sweep_group
+from weft.adapters.executors._overseer import sweep_at_once
 from weft.config import Config
 from weft.ports import Blobs
 from weft.workers.code import Shelf
@@ -57,7 +58,7 @@ def sweep(folder: Path) -> int:
     """
     swept = 0
     for left in sorted(folder.iterdir()) if folder.is_dir() else ():
-        swept += sweep_processes(left)
+        swept += bool(sweep_group(left) + sweep_at_once(left))
         if not has_items(left):
             shutil.rmtree(left, ignore_errors=True)
     return swept

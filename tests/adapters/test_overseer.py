@@ -18,6 +18,7 @@ from weft.adapters.executors._limits import Limits
 from weft.adapters.executors._marks import CENSUS, Census, mark_of
 from weft.adapters.executors._overseer import Overseer, sweep_run
 from weft.adapters.executors._usage import MANY_BYTES, folder_bytes
+from weft.equipment import sweep
 
 MIB = 2**20
 PATIENCE_SECONDS = 60
@@ -163,6 +164,16 @@ async def test_a_daemon_that_left_its_group_and_its_environment_is_found(tmp_pat
     assert not _group.members(process.pid), "it is none of the group any more"
     assert await sweep_run(tmp_path) >= 1
     await eventually(lambda: not alive(tmp_path))
+
+
+async def test_a_worker_that_starts_ends_the_daemons_that_the_one_before_left(tmp_path: Path) -> None:
+    folder = tmp_path / "7-1"
+    folder.mkdir()
+    argv = command(DAEMON, write=[folder], limits={"mark": mark_of(folder)})
+    await asyncio.to_thread(subprocess.run, argv, start_new_session=True, cwd=folder, check=True)
+    await eventually(lambda: alive(folder))
+    assert await asyncio.to_thread(sweep, tmp_path) == 1
+    await eventually(lambda: not alive(folder))
 
 
 async def test_a_sweep_leaves_the_runs_of_other_folders_alone(tmp_path: Path, start: Start) -> None:

@@ -66,6 +66,7 @@ async def _work(config: Config, *, patient: bool) -> None:
     name = config.worker_name or socket.gethostname()
     config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     await _have(config.folder / "runs" / name, patient=patient)
+    sweep(config.folder / "runs" / name)
     if config.connect:
         await _work_far_away(config, name)
     else:
@@ -77,7 +78,6 @@ async def _work_here(config: Config, name: str) -> None:
     from weft.workers.heart import Heart
 
     weft = await open_when_ready(config)
-    sweep(config.folder / "runs" / name)
     heart = Heart(weft.protocol, config.heartbeat_seconds)
     one = open_worker(weft, name, heart)
     on_stop(one.drain)
@@ -95,7 +95,6 @@ async def _work_far_away(config: Config, name: str) -> None:
 
     if config.connect.startswith("http:") and not _is_local(config.connect):
         log.warning("the key of this worker crosses the network in clear", extra={"gateway": config.connect})
-    sweep(config.folder / "runs" / name)
     outpost = await open_outpost(config, name, _proxy_for(config.connect))
     on_stop(outpost.worker.drain)
     settle()

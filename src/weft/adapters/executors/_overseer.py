@@ -97,11 +97,15 @@ class Overseer:
 
 async def sweep_run(folder: Path) -> int:
     """Kill all that the run of this folder has left behind, in whatever group or session; returns how many."""
-    return await asyncio.to_thread(_sweep, mark_of(folder))
+    return await asyncio.to_thread(sweep_at_once, folder)
 
 
-def _sweep(mark: int) -> int:
-    """First stop, then kill: a process that forks faster than it is looked for is held before it is ended."""
+def sweep_at_once(folder: Path) -> int:
+    """The same, and blocks meanwhile.
+
+    First stop, then kill: a process that forks faster than it is looked for is held before it is ended.
+    """
+    mark = mark_of(folder)
     held: set[tuple[int, int]] = set()
     until = time.monotonic() + SWEPT_WITHIN_SECONDS
     while (found := _alive(mark)) and time.monotonic() < until:
