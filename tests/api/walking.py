@@ -245,6 +245,7 @@ WALK: dict[str, Step] = {
     "versions.rollback": Step(make=an_old_version),
     "versions.show": Step(make=an_old_version),
     "versions.spiders": Step(make=an_old_version),
+    "versions.all_spiders": Step(scope="own"),
     "versions.use": Step(make=an_old_version),
     "webhooks.change": Step(make=a_webhook, body={"active": False}),
     "webhooks.create": Step(body={"url": "https://shop.example/hook", "project": "{project}"}),

@@ -36,7 +36,7 @@ COMMANDS = {
     "run": Entry("weft.cli.run:run", "Run a spider."),
     "deploy": Entry("weft.cli.deploy:deploy", "Make code a version of its project."),
     "versions": Entry("weft.cli.versions:app", "The code of projects."),
-    "spiders": Entry("weft.cli.versions:spiders", "List the spiders of a project."),
+    "spiders": Entry("weft.cli.versions:spiders", "List spiders and their arguments."),
     "tasks": Entry("weft.cli.tasks:app", "What to do and when."),
     "runs": Entry("weft.cli.runs:app", "What was done, is being done and waits."),
     "items": Entry("weft.cli.items:items", "What spiders have yielded."),

@@ -68,15 +68,30 @@ def spiders(
         str | None, typer.Option("--version", metavar="NAME", help="A version; left out: the current one.")
     ] = None,
 ) -> None:
-    """List the spiders of a project and the arguments that they take."""
-    named = project or _project(context)
-    found = ask(context, lambda weft: weft.projects.spiders(named, version))
+    """List the spiders of a project, or of all, and the arguments that they take."""
+    named = project or options_of(context).project
+    if named is None and version is None:
+        _list_all(context)
+        return
+    found = ask(context, lambda weft: weft.projects.spiders(named or "default", version))
     answer(context, [msgspec.to_builtins(each) for each in found], lambda: spiders_text(found))
 
 
+def _list_all(context: Any) -> None:
+    found = ask(context, lambda weft: weft.projects.all_spiders())
+    placed = [(project, each) for project, spiders in found.items() for each in spiders]
+    documents = [{"project": project, **msgspec.to_builtins(each)} for project, each in placed]
+    rows = [(project, *_spider_row(each)) for project, each in placed]
+    empty = "there are no spiders; `weft deploy` brings some"
+    answer(context, documents, lambda: table(("PROJECT", *SPIDER_HEADINGS), rows, empty=empty))
+
+
 def spiders_text(found: Iterable[Spider]) -> str:
-    rows = [(each.name, _arguments(each), each.doc.partition("\n")[0]) for each in found]
-    return table(SPIDER_HEADINGS, rows, empty="there are no spiders")
+    return table(SPIDER_HEADINGS, map(_spider_row, found), empty="there are no spiders")
+
+
+def _spider_row(spider: Spider) -> tuple[object, ...]:
+    return spider.name, _arguments(spider), spider.doc.partition("\n")[0]
 
 
 def document(version: Version) -> Any:

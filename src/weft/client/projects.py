@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from weft.api.paging import Page
+from weft.api.v1.versions import PlacedSpider
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.documents.versions import SpiderDocument, VersionDocument
@@ -42,6 +43,19 @@ class RemoteProjects:
     async def spiders(self, project: str, version: str | None = None) -> tuple[Spider, ...]:
         page = await self._connection.get(Page[SpiderDocument], "projects", project, "spiders", version=version)
         return tuple(_spider(each) for each in page.items)
+
+    async def all_spiders(self) -> dict[str, tuple[Spider, ...]]:
+        """The spiders of every project's current version."""
+        page = await self._connection.get(Page[PlacedSpider], "spiders")
+        found: dict[str, tuple[Spider, ...]] = {}
+        for each in page.items:
+            found[each.project] = (*found.get(each.project, ()), _spider(each.spider))
+        return found
+
+    async def having(self, spider: str) -> list[str]:
+        """The projects whose current version has a spider of this name."""
+        found = await self.all_spiders()
+        return [project for project, spiders in found.items() if any(each.name == spider for each in spiders)]
 
     async def use(self, project: str, version: str) -> Version:
         return _version(await self._connection.post(VersionDocument, "projects", project, "versions", version, "use"))

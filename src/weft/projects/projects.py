@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,8 +102,13 @@ class Projects:
 
     async def having(self, spider: str) -> list[str]:
         """The projects whose current version has a spider of this name."""
+        found = await self.all_spiders()
+        return [project for project, spiders in found.items() if any(each.name == spider for each in spiders)]
+
+    async def all_spiders(self, projects: Collection[str] | None = None) -> dict[str, tuple[Spider, ...]]:
+        """The spiders of every project's current version, or of those among ``projects``."""
         found = await self._db.read(store.current_spiders)
-        return sorted(project for project, spiders in found.items() if any(each.name == spider for each in spiders))
+        return {name: found[name] for name in sorted(found) if projects is None or name in projects}
 
     async def use(self, project: str, version: str) -> Version:
         """Make a version the current one: what is queued from now on executes it."""

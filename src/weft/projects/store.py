@@ -17,6 +17,8 @@ from weft.projects.model import Code, Spider, Version
 projects, versions, runs = schema.projects, schema.versions, schema.runs
 
 DEFAULT_WEIGHT = 1.0
+BY_WEFT = "weft"
+"""Who has deployed the example."""
 
 
 def listed(tx: Transaction, project: str) -> list[Version]:
@@ -102,8 +104,9 @@ def min_isolations(tx: Transaction, names: Collection[str]) -> dict[str, str]:
 
 
 def deployed_since(tx: Transaction, at: Moment) -> list[Code]:
-    """The code of every version that was deployed after ``at``."""
-    rows = tx.rows(select(versions.c.code).where(versions.c.deployed_at > at))
+    """The code of every version that somebody has deployed after ``at``; what weft brings itself can wait."""
+    ours = versions.c.deployed_by == BY_WEFT
+    rows = tx.rows(select(versions.c.code).where(versions.c.deployed_at > at, ~ours))
     return [msgspec.json.decode(row.code, type=Code) for row in rows]
 
 

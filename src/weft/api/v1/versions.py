@@ -35,6 +35,13 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """Left out: it is named after the time."""
 
 
+class PlacedSpider(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider, and the project whose current code has it."""
+
+    project: str
+    spider: SpiderDocument
+
+
 class Which(msgspec.Struct, frozen=True, kw_only=True):
     """Whose spiders to list."""
 
@@ -129,6 +136,19 @@ async def spiders(call: Call) -> Page[SpiderDocument]:
     call.check(project)
     found = await call.app.projects.spiders(project, call.query.version)
     return Page(items=[spider_document(each) for each in found])
+
+
+@operations.get(
+    "/spiders",
+    needs=Role.VIEWER,
+    answer=Page[PlacedSpider],
+    example={"items": [{"project": "shop", "spider": SPIDER}], "next": None},
+)
+async def all_spiders(call: Call) -> Page[PlacedSpider]:
+    """List the spiders of every project's current code."""
+    found = await call.app.projects.all_spiders(call.visible())
+    placed = [(project, each) for project, spiders in found.items() for each in spiders]
+    return Page(items=[PlacedSpider(project=project, spider=spider_document(each)) for project, each in placed])
 
 
 def _which(call: Call) -> tuple[str, str]:
