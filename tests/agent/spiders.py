@@ -119,6 +119,27 @@ class Reactors(scrapy.Spider):
         yield {"reactor": type(reactor).__name__}
 
 
+class Takes(scrapy.Spider):
+    """Takes as much of one thing as it gets."""
+
+    name = "takes"
+
+    def __init__(self, of, **kwargs):
+        super().__init__(**kwargs)
+        self.of = of
+
+    async def start(self):
+        yield {"n": 1}
+        if self.of == "memory":
+            held = bytearray(1 << 45)
+        if self.of == "disk":
+            with open("large", "wb") as file:
+                file.write(bytes(1_000_000))
+        if self.of == "files":
+            self.held = [open(os.devnull) for _ in range(10_000)]
+        raise ValueError(f"there is always more {self.of}")
+
+
 class World(scrapy.Spider):
     """Tells what it finds around it."""
 

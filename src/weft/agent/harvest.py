@@ -8,11 +8,14 @@ from typing import Any
 from scrapy import signals
 
 from . import engine
+from .exhaustion import exhausted
 from .item_json import NotJSON, item_json
 from .order import Order
 from .run_folder import RunFolder
 
 STATS_SECONDS = 1.0
+START_ERROR = "start_error"
+"""Scrapy's reason of a crawl whose start method raised an error: some of its pages were never asked for."""
 log = logging.getLogger("weft")
 
 
@@ -25,8 +28,12 @@ class Harvest:
         self._failure: BaseException | None = None
         self._ticks: Any = None
         self._seen = self._refused = 0
+        self._files = order.limit("files")
         self._reason, self._outcome, self._message = "", "", ""
+        self._trouble = ""
         connect = crawler.signals.connect
+        connect(self._raised, signals.spider_error)
+        connect(self._raised, signals.item_error)
         connect(self._opened, signals.spider_opened)
         connect(self._scraped, signals.item_scraped)
         connect(self._closed, signals.spider_closed)
@@ -46,6 +53,8 @@ class Harvest:
         self._put_stats()
         if self._refused and not self._message:
             self._message = f"{self._refused} of {self._seen} items were refused: they are not JSON"
+        if self._reason == START_ERROR and not self._message:
+            self._message = self._trouble or "its start method raised an error"
         self._place.put_end(self._reason or "shutdown", self._outcome, self._message)
         return None
 
@@ -61,6 +70,13 @@ class Harvest:
         self._reason = reason
         if self._ticks is not None and self._ticks.running:
             self._ticks.stop()
+
+    def _raised(self, failure: Any) -> None:
+        """Code of the project raised an error: where that says that a limit is met, the run is over."""
+        outcome, message = exhausted(failure.value, self._files)
+        self._trouble = message
+        if outcome and not self._outcome:
+            self._close_for_limit(outcome, message)
 
     def _scraped(self, item: Any) -> None:
         if self._outcome:

@@ -25,6 +25,7 @@ class RunFolder:
         for folder in (self.files, items):
             folder.mkdir(mode=0o700, exist_ok=True)
         self.spool = Spool(items)
+        self._spare = _spare()
 
     def put_stats(self, stats: Mapping[Any, Any], isolation: str) -> None:
         spent = os.times()
@@ -43,10 +44,25 @@ class RunFolder:
         self._put("end.json", {"reason": reason, "outcome": outcome, "message": message})
 
     def _put(self, name: str, value: dict[str, Any]) -> None:
-        """Replace a file at once: a reader sees the old one or the new one."""
+        """Replace a file at once: a reader sees the old one or the new one.
+
+        A spider may have as many files open as it may; so a descriptor is kept for this.
+        """
         fresh = self.path / f".{name}"
-        fresh.write_text(json.dumps(value), encoding="utf-8")
+        if self._spare >= 0:
+            os.close(self._spare)
+        try:
+            fresh.write_text(json.dumps(value), encoding="utf-8")
+        finally:
+            self._spare = _spare()
         os.replace(fresh, self.path / name)
+
+
+def _spare() -> int:
+    try:
+        return os.open(os.devnull, os.O_RDONLY)
+    except OSError:  # another thread was faster
+        return -1
 
 
 def plain(value: Any) -> Any:
