@@ -160,6 +160,6 @@ def leave_them() -> None:
     async def forked(*_: object) -> None:
         raise Unready("a zygote ends its forks when its worker is gone")
 
-    weft.cli.worker.sweep = lambda folder: 0
+    weft.cli.worker.sweep = lambda folder: 0  # type: ignore[attr-defined]
     _process.dying_with_parent = lambda: ()  # type: ignore[assignment]
     SpiderExecutor._forked = forked  # type: ignore[method-assign,assignment]
