@@ -55,6 +55,11 @@ def test_the_walls_inside_reach_l2(mine: Path) -> None:
     assert ended.stdout.strip() == "L2", ended.stderr
 
 
+@pytest.mark.parametrize(("ending", "code"), [("kill -ABRT $$", -signal.SIGABRT), ("exit 3", 3), ("true", 0)])
+def test_how_a_command_has_ended_is_told_from_outside(mine: Path, ending: str, code: int) -> None:
+    assert _bubblewrap.exit_code(inside(["sh", "-c", ending], mine).returncode) == code
+
+
 def test_it_sees_no_process_but_its_own(mine: Path) -> None:
     ended = inside(["sh", "-c", "ls -d /proc/[0-9]* | wc -l"], mine)
     assert int(ended.stdout) <= 4

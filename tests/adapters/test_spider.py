@@ -131,9 +131,12 @@ async def test_an_item_that_is_too_large_ends_the_run_by_its_name(tmp_path: Path
     assert ended.outcome == "item_limit", ended
 
 
-async def test_a_spider_that_is_killed_says_by_which_signal(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+@pytest.mark.parametrize("isolation", ["L1", "L2"])
+async def test_a_spider_that_is_killed_says_by_which_signal(
+    tmp_path: Path, code: ReadyCode, run: Run, isolation: str
+) -> None:
     folder = made(tmp_path / "12-3")
-    ended = await run(folder, code, {"spider": "dies"})
+    ended = await run(folder, code, {"spider": "dies", "isolation": isolation})
     assert (ended.outcome, ended.signal, ended.reason) == ("failed", 9, "killed by SIGKILL (9)")
     assert items_in(folder) == [{"number": 0}]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -62,6 +63,11 @@ def wrapped(argv: Sequence[str], *, read: Iterable[str], write: Iterable[str], n
         *("--remount-ro", "/", "--"),
         *argv,
     ]
+
+
+def exit_code(code: int) -> int:
+    """How the command ended, as minus a signal where it was killed by one: bubblewrap adds 128 to its number."""
+    return 128 - code if 128 < code < 128 + signal.NSIG else code
 
 
 def _reading(paths: Iterable[str]) -> list[str]:

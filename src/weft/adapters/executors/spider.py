@@ -61,7 +61,7 @@ class SpiderExecutor:
         write_order(work, work.code, crawl, level)
         process = await self._started(work, work.code, level, printed)
         met, code = await _seen_through(process, work, crawl, printed)
-        return _ended(work.folder, code, met)
+        return _ended(work.folder, _bubblewrap.exit_code(code) if level == "L2" else code, met)
 
     def breakers(self) -> Collection[Breaker]:
         return ()
