@@ -26,7 +26,6 @@ LOCK_SECONDS = 60
 
 def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: int = schema.VERSION) -> int:
     """Create or upgrade the schema; return its version. Refuses a schema that is newer than the code."""
-    steps = known_steps() if steps is None else steps
     try:
         with _locked(engine) as connection:
             found = _version(connection)
@@ -36,6 +35,7 @@ def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: in
                 return version
             if found == 0:
                 _create(connection, version)
+            steps = known_steps() if found and steps is None else steps or {}
             for number in range(found + 1, version + 1) if found else ():
                 _upgrade(connection, number, steps)
             return version
