@@ -31,7 +31,7 @@ async def test_code_that_does_not_work_is_answered_with_its_traceback(admin: Vis
     assert (answer.status, answer.json["code"]) == (422, "rejected")
     assert "prices.py" in answer.json["traceback"]
     assert (await admin.get(ADDRESS)).json["items"] == []
-    assert list(admin.app.projects.incoming.iterdir()) == []
+    assert list(admin.app.projects.incoming.folder.iterdir()) == []
 
 
 @on_sqlite
@@ -49,7 +49,7 @@ async def test_an_archive_that_is_too_large_is_not_taken(another_app: OpenApp) -
             await admin.post(ADDRESS, data=pieces(), headers=BYTES),
         )
         assert (whole.status, in_pieces.status) == (413, 413)
-        assert list(admin.app.projects.incoming.glob("*")) == []
+        assert list(admin.app.projects.incoming.folder.glob("*")) == []
 
 
 async def pieces() -> AsyncIterator[bytes]:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,14 +25,12 @@ from weft.events import Fact, append
 from weft.ports import Blobs
 from weft.projects import store
 from weft.projects.checking import Checker
+from weft.projects.incoming import Incoming
 from weft.projects.model import Code, Limits, Spider, Version, code_key
 from weft.projects.version_order import version_key
 
 if TYPE_CHECKING:
     from weft.projects.formats import Layout
-
-LEFT_BEHIND_SECONDS = 86_400
-"""After so long a file of a deploy that was cut off is removed."""
 
 
 class Projects:
@@ -43,13 +38,8 @@ class Projects:
         self, db: Database, blobs: Blobs, checker: Checker, clock: Clock, *, folder: Path, limits: Limits
     ) -> None:
         self._db, self._blobs, self._checker, self._clock = db, blobs, checker, clock
-        self._folder, self._limits = folder, limits
+        self.incoming, self._limits = Incoming(folder), limits
         self._keeping = asyncio.Lock()  # one archive at a time is in memory
-
-    @property
-    def incoming(self) -> Path:
-        """Where an archive may lie until it is deployed; what is left there is removed one day."""
-        return self._folder
 
     @property
     def largest_bytes(self) -> int:
@@ -139,12 +129,12 @@ class Projects:
 
     async def _checked(self, project: str, archive: Path, version: str, digest: str, by: str) -> Version:
         """The version that the archive would be. Nothing is kept of what it was unpacked to."""
-        place = await asyncio.to_thread(self._place)
+        place = await asyncio.to_thread(self.incoming.take, "check")
         try:
             layout = await asyncio.to_thread(_laid_out, archive, place / "code", self._limits)
             spiders = await self._checker.check(place / "code", layout)
         finally:
-            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            await asyncio.to_thread(self.incoming.give_back, place)
         return Version(
             project=project,
             version=version,
@@ -157,14 +147,6 @@ class Projects:
             deployed_at=self._clock(),
             deployed_by=by,
         )
-
-    def _place(self) -> Path:
-        """A new folder below ours, which is rid of what deploys have left there that did not come to their end."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for each in self._folder.iterdir():
-            if each.stat().st_mtime < time.time() - LEFT_BEHIND_SECONDS:
-                shutil.rmtree(each, ignore_errors=True)
-        return Path(tempfile.mkdtemp(prefix="check-", dir=self._folder))
 
     def _deploy(self, tx: Transaction, new: Version) -> Version:
         store.hold(tx, new.project)

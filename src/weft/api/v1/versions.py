@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -161,10 +160,8 @@ def _which(call: Call) -> tuple[str, str]:
 async def _received(call: Call) -> AsyncIterator[Path]:
     """The body as a file, which is gone afterwards. No more of it is in memory than one piece."""
     _check_head(call)
-    folder = call.app.projects.incoming
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="upload-", dir=folder) as place:
-        file = Path(place) / "archive"
+    with call.app.projects.incoming.place("upload") as place:
+        file = place / "archive"
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 await _write(call, file)
