@@ -12,7 +12,7 @@ from typing import Self
 
 from bench.peers.peer import PeerFailed
 
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 600.0
 ROOM = 1 << 20
 LARGEST = 200
 
