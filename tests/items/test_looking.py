@@ -138,3 +138,17 @@ async def test_other_key_fields_count_from_then_on(app: App) -> None:
     await crawl(app, {"id": 1, "price": 2}, {"id": 1, "price": 3})
     seen = (await app.datasets.things("shop", "quotes")).things
     assert [(thing.looks, thing.seen) for thing in seen] == [(2, 2), (1, 1)]
+
+
+@on_sqlite
+async def test_a_place_in_another_run_shows_nothing_of_that_run(app: App) -> None:
+    own, foreign = await crawl(app, {"n": 1}), await start(app, "secrets", project="bank")
+    await foreign.yields({"pin": 1234})
+    await foreign.hand.end(foreign.lease)
+    for wanted in (
+        Selection(run_id=own.run_id),
+        Selection(run_id=own.run_id, all_attempts=True),
+        Selection(project="shop", dataset="quotes", every=True),
+    ):
+        part = await app.items.page(wanted, (foreign.run_id, foreign.lease.attempt, 0))
+        assert [row.run_id for row in part.rows if row.run_id != own.run_id] == []

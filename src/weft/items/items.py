@@ -99,7 +99,7 @@ class _Attempts:
         at = self._first() if after == BEGIN else after[:2]
         if at is None:
             return [], None
-        rows = store.items_of(self._tx, at, after[2], count)
+        rows = store.items_of(self._tx, at, after[2], count) if self._is_wanted(at) else []
         if len(rows) == count:
             return rows, self.place(rows[-1])
         following = self._following(at)
@@ -112,6 +112,12 @@ class _Attempts:
         if self._run_id is not None and self._only is not None:
             return (self._run_id, self._only)
         return self._following((0, -1))
+
+    def _is_wanted(self, at: Place) -> bool:
+        """Whether an attempt is one of those that are looked at: whoever asks says where to go on, and may be wrong."""
+        if self._run_id is None:
+            return store.is_in_dataset(self._tx, self._dataset_id, at)
+        return at[0] == self._run_id and self._only in (None, at[1])
 
     def _following(self, at: Place) -> Place | None:
         if self._run_id is None:

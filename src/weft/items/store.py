@@ -54,6 +54,12 @@ def last_attempt(tx: Transaction, run_id: int) -> int | None:
     return found
 
 
+def is_in_dataset(tx: Transaction, dataset_id: int, place: Place) -> bool:
+    """Whether the items of an attempt are in a dataset."""
+    same = and_(run_stats.c.run_id == place[0], run_stats.c.attempt == place[1])
+    return bool(tx.value(select(run_stats.c.dataset_id).where(same)) == dataset_id)
+
+
 def next_of_run(tx: Transaction, run_id: int, after: int) -> Place | None:
     """The attempt of a run that follows on attempt ``after``."""
     query = select(run_stats.c.run_id, run_stats.c.attempt)
