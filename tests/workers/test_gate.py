@@ -7,10 +7,13 @@ import logging
 
 import pytest
 
-from tests.runs.acting import submit, submit_many
+from tests.conftest import SetClock
+from tests.runs.acting import Hand, submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
+from weft.items.model import Harvest
 from weft.runs.log_shelf import open_log
+from weft.runs.model import Lease
 from weft.workers import store, wire
 from weft.workers.gate import MOST_ALERTS
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
@@ -21,9 +24,12 @@ BEAT = Beat(state="online", running=1, done=0)
 async def enter(app: App, name: str) -> tuple[Caller, int]:
     """A worker with a key of its own."""
     key, _ = await app.keys.create(name, {}, by="test", kind="worker")
-    caller = Caller(name=name, kind="worker", id=key.id)
-    card = Card(name=name, host="far", pid=1, version="0", capacity=1)
-    return caller, await app.gate.join(caller, card, key.prefix + "0000")
+    return await enter_again(app, Caller(name=name, kind="worker", id=key.id), key.prefix + "0000")
+
+
+async def enter_again(app: App, caller: Caller, request_id: str) -> tuple[Caller, int]:
+    card = Card(name=caller.name, host="far", pid=1, version="0", capacity=1)
+    return caller, await app.gate.join(caller, card, request_id)
 
 
 async def test_beats_that_come_together_are_answered_each_for_itself(app: App) -> None:
@@ -88,3 +94,41 @@ async def test_a_call_that_forges_much_leaves_few_alerts(app: App, caplog: pytes
         await app.gate.ship(*victim, chunks)
     assert len(caplog.records) == MOST_ALERTS
     assert [await app.runs.log(run_id) for run_id in ids] == [b"forged" * 3] * 20
+
+
+def harvest(lease: Lease, first: int = 1) -> Harvest:
+    return Harvest(lease.run_id, lease.attempt, first, b'{"item":{"n":1}}\n')
+
+
+async def test_items_come_late_from_the_same_key_and_from_no_other_of_its_name(app: App) -> None:
+    await submit(app)
+    home = await enter(app, "home")
+    [lease] = await app.gate.lease(*home, 1)
+    assert await app.gate.collect(*home, [harvest(lease)]) == [2]
+    await app.gate.finish(*home, [wire.Told(lease.run_id, lease.attempt, "succeeded")])
+
+    restarted = await enter_again(app, home[0], "0123456789abcdef")
+    assert await app.gate.collect(*restarted, [harvest(lease, 2)]) == [3]
+    impostor = await enter(app, "home")
+    assert await app.gate.collect(*impostor, [harvest(lease, 3)]) == [0]
+
+
+async def test_a_key_gives_no_items_to_runs_of_a_worker_here_that_has_its_name(app: App) -> None:
+    await submit(app)
+    hand = await Hand.join(app, "here")
+    lease = await hand.lease_one()
+    await hand.end(lease)
+    impostor = await enter(app, "here")
+    assert await app.gate.collect(*impostor, [harvest(lease)]) == [0]
+
+
+async def test_a_key_gives_no_items_to_runs_from_before_it_was_made(app: App, clock: SetClock) -> None:
+    await submit(app)
+    long_gone = await enter(app, "home")
+    [lease] = await app.gate.lease(*long_gone, 1)
+    await app.gate.finish(*long_gone, [wire.Told(lease.run_id, lease.attempt, "succeeded")])
+    await app.db.transact(lambda tx: store.declare_offline(tx, long_gone[1]))
+    clock.now += 1_000_000
+    await app.db.transact(lambda tx: store.forget(tx, clock.now))
+    impostor = await enter(app, "home")
+    assert await app.gate.collect(*impostor, [harvest(lease)]) == [0]

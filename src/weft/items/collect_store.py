@@ -24,22 +24,41 @@ Place = tuple[int, int]
 
 
 def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, worker: str) -> dict[Place, Any]:
-    """Those attempts that ``worker_id`` holds or a worker of that name has executed, with their run."""
+    """Those attempts that ``worker_id`` holds or has surely executed under an earlier id, with their run."""
     runs, attempts = schema.runs, schema.attempts
     ids = {run_id for run_id, _ in places}
     wanted = select(runs.c.id, runs.c.project, runs.c.task, runs.c.task_id, runs.c.spec, runs.c.attempt)
-    wanted = wanted.add_columns(runs.c.lease_worker, runs.c.worker).where(runs.c.id.in_(ids))
+    wanted = wanted.add_columns(runs.c.lease_worker, runs.c.worker, runs.c.started_at).where(runs.c.id.in_(ids))
     found = {row.id: row for row in tx.rows(wanted)}
-    own = {
-        (row.id, row.attempt): row
-        for row in found.values()
-        if row.lease_worker == worker_id or (worker and row.worker == worker)
-    }
-    earlier = select(attempts.c.run_id, attempts.c.attempt).where(
-        attempts.c.run_id.in_(ids), attempts.c.worker == worker
-    )
-    own |= {(row.run_id, row.attempt): found[row.run_id] for row in tx.rows(earlier) if row.run_id in found}
+    own = {(row.id, row.attempt): row for row in found.values() if row.lease_worker == worker_id}
+    since = named_since(tx, worker_id, worker)
+    if since is not None:
+        last = [row for row in found.values() if row.worker == worker and (row.started_at or 0) >= since]
+        own |= {(row.id, row.attempt): row for row in last}
+        earlier = select(attempts.c.run_id, attempts.c.attempt, attempts.c.started_at)
+        earlier = earlier.where(attempts.c.run_id.in_(ids), attempts.c.worker == worker)
+        rows = [row for row in tx.rows(earlier) if row.run_id in found and (row.started_at or 0) >= since]
+        own |= {(row.run_id, row.attempt): found[row.run_id] for row in rows}
     return {place: own[place] for place in places if place in own}
+
+
+def named_since(tx: Transaction, worker_id: int, worker: str) -> Moment | None:
+    """Since when whoever was called ``worker`` was this worker; None where that cannot be known.
+
+    A worker that reaches the database is believed. One that comes through a gateway has chosen its name itself, so
+    only its key counts: it is not older than that, and nobody else may have been seen under its name.
+    """
+    workers, keys = schema.workers, schema.api_keys
+    row = tx.execute(select(workers.c.key_id).where(workers.c.id == worker_id)).first()
+    if row is None or not worker:
+        return None
+    if row.key_id is None:
+        return 0
+    same = select(workers.c.key_id).where(workers.c.name == worker).distinct()
+    if any(other.key_id != row.key_id for other in tx.rows(same)):
+        return None
+    made_at = tx.value(select(keys.c.created_at).where(keys.c.id == row.key_id))
+    return None if made_at is None else int(made_at)
 
 
 def lock_stats(tx: Transaction, places: Collection[Place]) -> dict[Place, Any]:

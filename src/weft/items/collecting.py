@@ -37,10 +37,10 @@ class Collector:
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
-        self._own: dict[tuple[Place, str], tuple[str, int | None]] = {}
+        self._own: dict[tuple[Place, int], tuple[str, int | None]] = {}
 
     async def collect(self, worker_id: int, worker: str, harvests: Sequence[Harvest]) -> list[int]:
-        """Store the items of attempts that ``worker_id`` holds, or that a worker called ``worker`` held before.
+        """Store the items of attempts that ``worker_id`` holds, or held before under another id as ``worker``.
 
         The answer for each is the number of the item that is waited for next; 0 where the attempt was never its own.
         """
@@ -71,15 +71,15 @@ class Collector:
         self, tx: Transaction, places: set[Place], worker_id: int, worker: str, at: Moment
     ) -> dict[Place, Tally]:
         """What is known of each attempt that is the worker's own."""
-        known = store.lock_stats(tx, [place for place in places if (place, worker) in self._own])
+        known = store.lock_stats(tx, [place for place in places if (place, worker_id) in self._own])
         missing = places - known.keys()
         runs = store.executed_by(tx, missing, worker_id, worker) if missing else {}
         for place in sorted(runs):
             store.begin_stats(tx, place, self._dataset(tx, runs[place], at), at)
         known |= store.lock_stats(tx, runs)
         own = {place: (row.project, row.task_id) for place, row in runs.items()}
-        tx.after_commit(lambda: self._remember(worker, own))
-        own |= {place: self._own[place, worker] for place in known if place not in own}
+        tx.after_commit(lambda: self._remember(worker_id, own))
+        own |= {place: self._own[place, worker_id] for place in known if place not in own}
         return {place: _tally(row, *own[place]) for place, row in known.items()}
 
     def _dataset(self, tx: Transaction, run: Any, at: Moment) -> int:
@@ -92,9 +92,9 @@ class Collector:
         events.append(tx, [Fact("dataset_created", run.project, run.id, run.task_id, {"dataset": name})], at)
         return dataset_id
 
-    def _remember(self, worker: str, own: dict[Place, tuple[str, int | None]]) -> None:
+    def _remember(self, worker_id: int, own: dict[Place, tuple[str, int | None]]) -> None:
         """That an attempt was a worker's own stays true."""
-        self._own |= {(place, worker): told for place, told in own.items()}
+        self._own |= {(place, worker_id): told for place, told in own.items()}
         while len(self._own) > MOST_REMEMBERED:
             del self._own[next(iter(self._own))]
 
