@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.waiting import eventually
 from weft.errors import DatabaseDown
 from weft.items.model import Harvest
+from weft.workers import delivery as delivery_module
 from weft.workers.delivery import Delivery
 from weft.workers.left_behind import deliver_left_behind
 
@@ -152,3 +155,43 @@ async def test_what_a_killed_worker_left_behind_is_stored_and_removed(tmp_path: 
         await deliver_left_behind(tmp_path, delivery)
     assert store.lines == {(7, 2): [b"1", b"2"], (8, 1): [b"1"]}
     assert [each.name for each in tmp_path.iterdir()] == ["not-a-run"]
+
+
+async def test_a_leaving_worker_does_not_wait_for_a_store_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_module, "LEAVING_SECONDS", 0.05)
+    store, leaving = Store(), asyncio.Event()
+    store.is_away = True
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n")
+        finishing = asyncio.create_task(delivery.finish(7, 1, leaving))
+        await asyncio.wait({finishing}, timeout=0.3)
+        assert not finishing.done()
+        leaving.set()
+        assert not await asyncio.wait_for(finishing, 10)
+        assert (tmp_path / "items").is_dir()
+
+
+async def test_a_leaving_worker_brings_what_the_store_takes(tmp_path: Path) -> None:
+    store, leaving = Store(), asyncio.Event()
+    leaving.set()
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n2\n")
+        assert await delivery.finish(7, 1, leaving)
+    assert store.lines == {(7, 1): [b"1", b"2"]}
+
+
+async def test_what_one_attempt_writes_holds_up_no_other(tmp_path: Path) -> None:
+    store = Store()
+    write(tmp_path / "bad", "1\n")
+    (tmp_path / "bad" / "items" / "mine.jl").write_text("")
+    (tmp_path / "bad" / "stats.json").write_text("[" * 200_000)
+    write(tmp_path / "good", "1\n")
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path / "bad")
+        delivery.add(8, 1, tmp_path / "good")
+        await asyncio.wait_for(asyncio.gather(delivery.finish(7, 1), delivery.finish(8, 1)), 10)
+    assert store.lines[8, 1] == [b"1"]

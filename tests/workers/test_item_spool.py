@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,66 @@ def test_every_item_is_offered_once_whatever_the_store_had_before(
             numbers += [number for number in offered if number == len(numbers) + 1 or number > len(numbers)]
             spool.stored(batch, len(numbers) + 1)
     assert numbers == list(range(1, total + 1))
+
+
+def test_what_is_written_while_the_next_segment_is_looked_for_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(tmp_path, 1, "1\n")
+    spool = ItemSpool(tmp_path)
+    assert len(drained(spool)) == 1
+    listdir = os.listdir
+
+    def written_meanwhile(folder: int) -> list[str]:
+        segment(tmp_path, 1, "1\n2\n")
+        segment(tmp_path, 3, "3\n")
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", written_meanwhile)
+    assert [batch.lines for batch in drained(spool)] == [b"2\n", b"3\n"]
+
+
+def test_a_file_that_is_no_segment_is_passed_over(tmp_path: Path) -> None:
+    segment(tmp_path, 1, "1\n")
+    (tmp_path / "items" / "mine.jl").write_text("x\n")
+    (tmp_path / "items" / "-3.jl").write_text("x\n")
+    assert drained(ItemSpool(tmp_path)) == [Batch(1, 1, b"1\n")]
+
+
+def test_a_segment_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    other = segment(made(tmp_path / "other"), 1, "secret\n")
+    (made(tmp_path / "run") / "items").mkdir()
+    (tmp_path / "run" / "items" / "000000000001.jl").symlink_to(other)
+    assert drained(ItemSpool(tmp_path / "run")) == []
+
+
+def test_items_of_another_run_are_neither_read_nor_deleted_through_a_link(tmp_path: Path) -> None:
+    first = segment(made(tmp_path / "other"), 1, "1\n")
+    segment(tmp_path / "other", 2, "2\n")
+    (made(tmp_path / "run") / "items").symlink_to(tmp_path / "other" / "items")
+    assert drained(ItemSpool(tmp_path / "run")) == []
+    assert first.exists()
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (tmp_path / "items").mkdir()
+    os.mkfifo(tmp_path / "items" / "000000000001.jl")
+    os.mkfifo(tmp_path / "stats.json")
+    spool = ItemSpool(tmp_path)
+    assert drained(spool) == []
+    assert spool.new_stats() is None
+
+
+def test_statistics_that_are_nested_without_end_or_too_long_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stats.json").write_text("[" * 200_000)
+    assert ItemSpool(tmp_path).new_stats() is None
+    (tmp_path / "stats.json").write_text('{"stats": {"page": "' + "x" * 100 + '"}}')
+    monkeypatch.setattr(item_spool, "LARGEST_STATS", 100)
+    assert ItemSpool(tmp_path).new_stats() is None
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25
 """How often running attempts are looked at for something new."""
 RETRY_SECONDS = 0.5
+LEAVING_SECONDS = 5.0
+"""How long a worker that wants to end waits for a store that takes nothing."""
 MOST_AT_ONCE = 20
 """How many attempts one call speaks of."""
 
@@ -33,13 +35,14 @@ class Parcel:
         self.is_empty = False
         """Nothing more came, and nothing was left, when it was last looked at."""
         self.done = asyncio.Event()
+        self.deliveries = 0
         self._stats: dict[str, Any] | None = None
 
     def packed(self) -> tuple[Harvest, Batch | None] | None:
-        """What is new; None where nothing is."""
-        self.is_empty = self.is_last  # also where it cannot be read
+        """What is new; None where nothing is. Reads files, so it is asked in a thread."""
+        is_last, self.is_empty = self.is_last, False  # in this order: what is written after that may be more
         self._stats, batch = self.spool.new_stats() or self._stats, self.spool.batch()
-        self.is_empty = self.is_last and batch is None
+        self.is_empty = is_last and batch is None
         if self._stats is None and batch is None:
             return None
         first, lines = (batch.first, batch.lines) if batch else (1, b"")
@@ -48,6 +51,7 @@ class Parcel:
     def arrived(self, batch: Batch | None, awaited: int) -> None:
         """What was sent is stored, up to the item that is waited for."""
         self._stats = None
+        self.deliveries += 1
         if batch is not None:
             self.spool.stored(batch, awaited)
 
@@ -64,13 +68,28 @@ class Delivery:
     def add(self, run_id: int, attempt: int, folder: Path) -> None:
         self._parcels[run_id, attempt] = Parcel(run_id, attempt, folder)
 
-    async def finish(self, run_id: int, attempt: int) -> None:
-        """Wait until all that the attempt has yielded is stored, or is known never to be."""
+    async def finish(self, run_id: int, attempt: int, leaving: asyncio.Event | None = None) -> bool:
+        """Wait until all that the attempt has yielded is stored, or is known never to be.
+
+        False where its worker is ``leaving`` and the store takes nothing for a while: then it is left behind.
+        """
         parcel = self._parcels.get((run_id, attempt))
-        if parcel is not None:
-            parcel.is_last = True
-            self._news.set()
-            await parcel.done.wait()
+        if parcel is None:
+            return True
+        parcel.is_last = True
+        self._news.set()
+        stored = asyncio.ensure_future(parcel.done.wait())
+        waits = {stored} if leaving is None else {stored, asyncio.ensure_future(leaving.wait())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            before = -1
+            while not parcel.done.is_set() and parcel.deliveries != before:
+                before = parcel.deliveries
+                await asyncio.wait({stored}, timeout=LEAVING_SECONDS)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return parcel.done.is_set()
 
     async def run_forever(self) -> None:
         while True:
@@ -90,7 +109,7 @@ class Delivery:
         return delivered
 
     async def _deliver(self, parcels: Sequence[Parcel]) -> int:
-        packed = [(parcel, *(_packed(parcel) or (None, None))) for parcel in parcels]
+        packed = await asyncio.to_thread(_all_packed, parcels)
         harvests = [harvest for _, harvest, _ in packed if harvest is not None]
         try:
             awaited = iter(await self._protocol.collect(self.worker_id, harvests) if harvests else [])
@@ -117,12 +136,19 @@ class Delivery:
         parcel.done.set()
 
 
+def _all_packed(parcels: Sequence[Parcel]) -> list[tuple[Parcel, Harvest | None, Batch | None]]:
+    return [(parcel, *(_packed(parcel) or (None, None))) for parcel in parcels]
+
+
 def _packed(parcel: Parcel) -> tuple[Harvest, Batch | None] | None:
     try:
         return parcel.packed()
-    except OSError as problem:
-        log.error("items not read", extra={"run_id": parcel.run_id, "why": str(problem)})
-        return None
+    except OSError as problem:  # the machine is short of something; the items are there
+        log.error("items not read yet", extra={"run_id": parcel.run_id, "why": str(problem)})
+    except Exception:  # what one process has written must not hold up what the others yield
+        log.exception("items not read", extra={"run_id": parcel.run_id})
+        parcel.is_empty = parcel.is_last
+    return None
 
 
 def _groups(parcels: list[Parcel]) -> list[list[Parcel]]:

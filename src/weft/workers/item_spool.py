@@ -8,18 +8,26 @@ worker leaves behind is read by the next.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from weft.foreign_files import file_at, folder_at
+
 MOST_BYTES = 1_000_000
 MOST_ITEMS = 2_000
 """What one batch may hold; more where one item alone is larger."""
 
 LONGEST_LINE = 64 << 20
-"""A line that is longer than this has no end: it is passed over as one item that cannot be stored."""
+"""A line that is longer than this has no end: what its segment still holds is not read."""
+
+LARGEST_STATS = 4 << 20
+"""Bytes of statistics that are read; what is longer is none."""
+
+_SEGMENT = re.compile(r"\d{12,18}\.jl", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,13 @@ class ItemSpool:
 
     def batch(self) -> Batch | None:
         """The next items that are not stored yet; the same until ``stored`` is told. None where there are none."""
-        if not self._segment and not self._open_next():
-            return None
-        while (lines := self._whole_lines()) == b"":
-            if not self._open_next():
+        while not (lines := self._whole_lines() if self._segment else b""):
+            later = self._later()
+            if later is None:
                 return None
+            if self._segment and (lines := self._whole_lines()):
+                break  # written while we looked for what comes after
+            self._go_on_with(later)
         return Batch(self._next, lines.count(b"\n"), lines)
 
     def stored(self, batch: Batch, awaited: int) -> None:
@@ -65,43 +75,61 @@ class ItemSpool:
 
     def new_stats(self) -> dict[str, Any] | None:
         """What the process last said of itself, once for each time that it did."""
-        try:
-            changed = self._stats.stat().st_mtime_ns
-            if changed == self._stats_seen:
+        with file_at(self._stats) as file:
+            found = os.fstat(file) if file is not None else None
+            if file is None or found is None or found.st_mtime_ns == self._stats_seen:
                 return None
-            told = msgspec.json.decode(self._stats.read_bytes())
-        except (OSError, msgspec.DecodeError):
+            self._stats_seen = found.st_mtime_ns
+            if found.st_size > LARGEST_STATS:
+                return None
+            text = os.read(file, LARGEST_STATS)
+        try:
+            told = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
-        self._stats_seen = changed
         return stats_of(told) if isinstance(told, dict) else None
 
     def _whole_lines(self) -> bytes:
-        path, most = self._items / _name(self._segment), MOST_BYTES
-        try:
-            with path.open("rb", buffering=0) as file:
-                file.seek(self._offset)
-                data = file.read(most)
-                while b"\n" not in data and len(data) == most and most < LONGEST_LINE:
-                    most *= 2
-                    data += file.read(most - len(data))
-        except FileNotFoundError:
-            return b""
+        with folder_at(self._items) as items:
+            if items is None:
+                return b""
+            with file_at(_name(self._segment), items) as file:
+                data = b"" if file is None else _read(file, self._offset)
         return _at_most(data[: data.rfind(b"\n") + 1], MOST_ITEMS)
 
-    def _open_next(self) -> bool:
-        """Go on with the next segment, where there is one; the process begins it when the one before is whole."""
-        try:
-            segments = sorted(int(name[:-3]) for name in os.listdir(self._items) if name.endswith(".jl"))
-        except FileNotFoundError:
-            return False
-        later = [first for first in segments if first > self._segment]
-        if not later:
-            return False
+    def _later(self) -> int | None:
+        """The next segment, where there is one: the process begins it when the one before is whole."""
+        with folder_at(self._items) as items:
+            names = os.listdir(items) if items is not None else []
+        firsts = (int(name[:-3]) for name in names if _SEGMENT.fullmatch(name))
+        return min((first for first in firsts if first > self._segment), default=None)
+
+    def _go_on_with(self, segment: int) -> None:
+        """Leave the segment, all of which is stored, for another."""
         if self._segment:
-            (self._items / _name(self._segment)).unlink(missing_ok=True)
-        self._segment, self._offset = later[0], 0
-        self._next = later[0]
-        return True
+            with folder_at(self._items) as items:
+                if items is not None:
+                    _remove(_name(self._segment), items)
+        self._segment, self._offset, self._next = segment, 0, segment
+
+
+def _read(file: int, offset: int) -> bytes:
+    """Some lines from there on; one alone where it is larger than a batch, none where it has no end."""
+    most = MOST_BYTES
+    data = os.pread(file, most, offset)
+    if b"\n" in data:
+        return data
+    while b"\n" not in data and len(data) == most and most < LONGEST_LINE:
+        most *= 2
+        data += os.pread(file, most - len(data), offset + len(data))
+    return data[: data.find(b"\n") + 1]
+
+
+def _remove(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
 
 
 def stats_of(told: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ RANGES = {
     "processes": (1, 100_000),
     "files": (64, 1_000_000),
     "disk_bytes": (MIB, 2**50),
-    "item_bytes": (1, 2**40),
+    "item_bytes": (1, 16_000_000),
     "items": (0, 2**62),
     "stalled_seconds": (0, 2**31),
 }
