@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft.cli.crawl_text import KIND, CrawlLine, counts_text, ending_lines
 from weft.cli.output import clipped, note, span
 from weft.runs.log_records import LogParser, LogRecord, LogText
 from weft.runs.model import ENDED, Run
@@ -20,7 +21,7 @@ ENDED_WELL = "succeeded"
 
 
 class LogFollower:
-    """Prints what a run's attempts say, each byte once."""
+    """Prints what a run's attempts say, each byte once, and below it how a crawl is getting on."""
 
     def __init__(
         self, app: App, run_id: int, *, raw: bool = False, chosen: Callable[[LogRecord], bool] | None = None
@@ -29,16 +30,26 @@ class LogFollower:
         self._attempt, self._printed, self._piece = 1, 0, -1
         self._text, self._parser = LogText(), LogParser()
         self._told = False
+        self._line, self._at_start = CrawlLine(app), True
 
     async def to_the_end(self) -> Run:
         """Print until the run has ended; return it."""
-        while True:
-            run = await self._app.runs.get(self._run_id)
-            await self._catch_up(run)
-            if run.state in ENDED:
-                return run
-            self._tell_waiting(run)
-            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            while True:
+                run = await self._look()
+                if run.state in ENDED:
+                    return run
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._line.hide()
+
+    async def _look(self) -> Run:
+        run = await self._app.runs.get(self._run_id)
+        await self._catch_up(run)
+        self._tell_waiting(run)
+        if self._at_start:
+            await self._line.show(run)
+        return run
 
     async def _catch_up(self, run: Run) -> None:
         ended = {each.attempt for each in await self._app.runs.attempts(run.id)}
@@ -58,19 +69,27 @@ class LogFollower:
     def _print(self, data: bytes, *, last: bool = False) -> None:
         self._printed += len(data)
         if self._raw:
+            self._line.hide()
             sys.stdout.buffer.write(data)
-        elif self._chosen is None:
-            sys.stdout.write(self._text.feed(data, last=last))
-        else:
-            found = self._parser.feed(data) + (self._parser.end() if last else [])
-            sys.stdout.write("".join([f"{record.text}\n" for record in found if self._chosen(record)]))
+            self._at_start = data[-1:] in (b"", b"\n")
+        elif text := self._text_of(data, last=last):
+            self._line.hide()
+            sys.stdout.write(text)
+            self._at_start = text.endswith("\n")
         sys.stdout.flush()
         if last:
             self._text = LogText()
 
+    def _text_of(self, data: bytes, *, last: bool) -> str:
+        if self._chosen is None:
+            return self._text.feed(data, last=last)
+        found = self._parser.feed(data) + (self._parser.end() if last else [])
+        return "".join([f"{record.text}\n" for record in found if self._chosen(record)])
+
     def _tell_waiting(self, run: Run) -> None:
         if run.state == "queued" and not self._told:
             self._told = True
+            self._line.hide()
             note(f"run {run.id} waits {'for its next attempt' if run.attempt else 'for a worker'}")
 
 
@@ -102,12 +121,17 @@ class Progress:
         line = f"{len(runs) - len(open_runs)} of {len(runs)} ended, {span(time.monotonic() - self._began)}"
         if open_runs:
             first = open_runs[0]
-            line += f"; run {first.id} {first.state} {await self._last_line(first)}"
+            line += f"; run {first.id} {first.state} {await self._standing(first)}"
         room = shutil.get_terminal_size().columns - 1
         print(f"\r\x1b[K{clipped(line, room)}", end="", file=sys.stderr, flush=True)
 
-    async def _last_line(self, run: Run) -> str:
-        pieces = await self._app.runs.live_log(run.id, run.attempt) if run.state == "running" else []
+    async def _standing(self, run: Run) -> str:
+        """The counts of a crawl, the last line of what another run says."""
+        if run.state != "running":
+            return ""
+        if run.kind == KIND:
+            return await counts_text(self._app, run)
+        pieces = await self._app.runs.live_log(run.id, run.attempt)
         lines = LogText().feed(b"".join(data for _, data in pieces[-2:]), last=True).strip().splitlines()
         return lines[-1].replace("\t", " ") if lines else ""
 
@@ -144,6 +168,14 @@ async def stay(app: App, run_id: int, *, wait: bool, follow: bool, quiet: bool) 
     if wait or follow:
         return (await until_ended(app, [run_id], None))[0]
     return None
+
+
+async def tell_ending(app: App, run: Run, *, follow: bool) -> None:
+    """Say on stderr how a run that was followed has ended, and what a crawl has brought."""
+    if follow:
+        note(f"run {run.id} {run.state}{_why(run)}")
+    for line in await ending_lines(app, run):
+        note(line)
 
 
 def _why(run: Run) -> str:

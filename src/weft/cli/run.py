@@ -29,6 +29,13 @@ def run(
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="A label that its worker must have.")] = None,
     isolation: Annotated[str | None, typer.Option(metavar="LEVEL", help="L0, L1 or L2; L1 unless told.")] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="What it may use: memory_bytes=500000000, items=100, …")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where its items go; the spider's name unless told.")
+    ] = None,
+    resumable: Annotated[bool, typer.Option("--resumable", help="Keep its place, so that it can be paused.")] = False,
     timeout: Annotated[
         float,
         typer.Option(
@@ -45,7 +52,9 @@ def run(
 ) -> None:
     """Run a spider of a project that was deployed."""
     spec: dict[str, Any] = {"spider": spider, "args": _pairs("-a", arg), "settings": _pairs("-s", setting)}
-    spec |= {name: value for name, value in (("version", version), ("isolation", isolation)) if value is not None}
+    chosen = {"version": version, "isolation": isolation, "dataset": dataset, "resumable": resumable or None}
+    spec |= {name: value for name, value in chosen.items() if value is not None}
+    spec |= {"limits": _limits(limit)} if limit else {}
     definition = {"name": spider, "kind": "spider", "spec": spec, "priority": priority or 0}
     definition |= {"labels": label or [], "timeout_seconds": timeout, "retry": {"count": retries}}
 
@@ -64,6 +73,11 @@ async def _project_of(weft: App, spider: str) -> str:
     if len(having) > 1:
         raise Invalid("--project", "nothing", f"several projects have the spider {spider}: {', '.join(having)}")
     return having[0]
+
+
+def _limits(given: list[str] | None) -> dict[str, int]:
+    limits = _pairs("--limit", given)
+    return {name: whole(f"--limit {name}", 1, 2**62)(value) for name, value in limits.items()}
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:

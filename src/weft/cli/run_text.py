@@ -26,9 +26,9 @@ def state(run: Run) -> str:
     return run.outcome if run.state == "failed" and run.outcome else run.state.value
 
 
-def run_text(run: Run, attempts: Sequence[Attempt]) -> str:
+def run_text(run: Run, attempts: Sequence[Attempt], brought: Sequence[tuple[str, object]] = ()) -> str:
     headings = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "EXIT", "LOG BYTES", "WHY")
-    tables = [fields(_run_fields(run)), table(headings, (_attempt_row(each) for each in attempts))]
+    tables = [fields([*_run_fields(run), *brought]), table(headings, (_attempt_row(each) for each in attempts))]
     return "\n\n".join(part for part in tables if part)
 
 

@@ -16,6 +16,7 @@ from weft.errors import Invalid
 
 if TYPE_CHECKING:
     from weft.app import App
+    from weft.items.model import AttemptStats
     from weft.roots import Roots
     from weft.runs.model import Attempt, Run
 
@@ -51,16 +52,28 @@ def list_(
 
 @app.command(cls=Command)
 def show(context: typer.Context, run_id: RunId) -> None:
-    """Show one run: how it stands, what it was given, and each attempt."""
+    """Show one run: how it stands, what it was given, what it has brought, and each attempt."""
 
-    async def read(weft: Roots) -> tuple[Run, list[Attempt]]:
-        return await weft.runs.get(run_id), await weft.runs.attempts(run_id)
+    async def read(weft: Roots) -> tuple[Run, list[Attempt], list[AttemptStats]]:
+        run = await weft.runs.get(run_id)
+        return run, await weft.runs.attempts(run_id), await _stats(weft, run)
 
-    run, attempts = look(context, read)
+    run, attempts, told = look(context, read)
+    from weft.cli.crawl_text import crawl_fields
     from weft.cli.run_text import run_text
     from weft.documents.runs import run_document
 
-    answer(context, run_document(run, attempts), lambda: run_text(run, attempts))
+    answer(context, run_document(run, attempts), lambda: run_text(run, attempts, crawl_fields(told)))
+
+
+async def _stats(weft: Roots, run: Run) -> list[AttemptStats]:
+    """What a crawl has yielded; of the roots, which know nothing of items, through a door of its own."""
+    from weft.items.items import Items
+
+    if run.kind != "spider":
+        return []
+    door: Items = getattr(weft, "items", None) or Items(weft.db)
+    return await door.stats(run.id)
 
 
 @app.command(cls=Command)
@@ -141,10 +154,11 @@ def log(
     as_document = options_of(context).json
 
     async def read(weft: App) -> Any:
-        from weft.cli.follow import LogFollower, until_ended
+        from weft.cli.follow import LogFollower, tell_ending, until_ended
 
         if follow and not as_document:
-            return await LogFollower(weft, run_id, raw=raw, chosen=log_reading.chooser(asked)).to_the_end()
+            run = await LogFollower(weft, run_id, raw=raw, chosen=log_reading.chooser(asked)).to_the_end()
+            return await tell_ending(weft, run, follow=False)
         run = (await until_ended(weft, [run_id], None))[0] if follow else await weft.runs.get(run_id)
         number = _attempt(run, attempt)
         told = {"run_id": run_id, "attempt": attempt or run.attempt}

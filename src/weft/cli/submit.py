@@ -66,7 +66,7 @@ def submit(
 
 def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> None:
     """Queue a run, tell its number, and see it to its end where that was asked for."""
-    from weft.cli.follow import all_succeeded, exit_unless, stay, submitted_text
+    from weft.cli.follow import all_succeeded, exit_unless, stay, submitted_text, tell_ending
     from weft.documents.runs import run_document
 
     as_document = options_of(context).json
@@ -77,15 +77,16 @@ def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> Non
             await weft.bell.flush()
         if follow and not as_document:
             note(submitted_text(submitted, None))
-        return submitted, await stay(weft, submitted.run_id, wait=wait, follow=follow, quiet=as_document)
+        run = await stay(weft, submitted.run_id, wait=wait, follow=follow, quiet=as_document)
+        if run is not None and not as_document:
+            await tell_ending(weft, run, follow=follow)
+        return submitted, run
 
     submitted, run = ask(context, work, create=True, changes=True)
     document: dict[str, Any] = {"run_id": submitted.run_id, "fresh": submitted.fresh, "why": submitted.why}
     if run is not None:
         document["run"] = run_document(run)
-    if follow and run is not None and not as_document:
-        note(submitted_text(submitted, run))
-    else:
+    if not follow or as_document:
         answer(context, document, lambda: submitted_text(submitted, run))
     exit_unless(run is None or all_succeeded([run]))
 
