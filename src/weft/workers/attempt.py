@@ -41,7 +41,9 @@ STOPPED = {
 class Running:
     """An attempt under way."""
 
-    __slots__ = ("ending", "executed", "folder", "hurried", "lease", "log", "root", "secrets", "stopped", "task")
+    __slots__ = (
+        *("ending", "executed", "folder", "hurried", "leaving", "lease", "log", "root", "secrets", "stopped", "task"),
+    )
 
     def __init__(self, lease: Lease, root: Path, echo: Echo | None = None) -> None:
         self.lease, self.root = lease, root
@@ -53,7 +55,7 @@ class Running:
         self.task: asyncio.Task[None] | None = None
         self.stopped = ""
         self.executed = False
-        self.hurried = asyncio.Event()
+        self.hurried, self.leaving = asyncio.Event(), asyncio.Event()
         self.ending: Ending | None = None
 
     def make_folder(self) -> Path:
@@ -67,13 +69,20 @@ class Running:
         """Stop it once; the first reason counts, except that a lost lease overrides. What has ended is left alone."""
         if why in ("drain", "lost"):
             self.hurried.set()
+        if why == "drain":
+            self.leaving.set()
         if self.executed or self.stopped == "lost" or (self.stopped and why != "lost"):
             return
         self.stopped = why
         if self.task is not None:
             self.task.cancel()
             if why == "lost":  # another worker may be at it by now
-                self.task.get_loop().call_later(LOST_GRACE_SECONDS, self.task.cancel)
+                self.task.get_loop().call_later(LOST_GRACE_SECONDS, self._cut_short)
+
+    def _cut_short(self) -> None:
+        """Give it no more time to stop; what comes after its execution is not cut."""
+        if self.task is not None and not self.executed:
+            self.task.cancel()
 
 
 Codes = Callable[[Code], AbstractAsyncContextManager[ReadyCode]]
@@ -126,7 +135,10 @@ async def _see_through(running: Running, tools: Tools) -> None:
         running.log.end()
         if timer is not None:
             timer.cancel()
-    await tools.delivery.finish(lease.run_id, lease.attempt)
+    if not await tools.delivery.finish(lease.run_id, lease.attempt, running.leaving):
+        running.stopped = "lost"  # whoever does it again tells how it ended; its folder waits for the next worker
+        running.log.close()
+        return
     if running.stopped == "lost":
         running.log.close()
     else:
