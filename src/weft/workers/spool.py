@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from weft.foreign_files import create
 from weft.redaction import MaskedStream
 from weft.workers.echo import Echoed
 
@@ -16,6 +17,7 @@ class LogSpool:
     __slots__ = (
         "_cap",
         "_file",
+        "_full",
         "_heard",
         "_make_folder",
         "_masked",
@@ -34,7 +36,7 @@ class LogSpool:
         heard: Echoed | None = None,
     ) -> None:
         self._make_folder, self._cap, self._masked, self._heard = make_folder, cap, masked, heard
-        self._file = -1
+        self._file, self._full = -1, ""
         self.written = self.dropped = self.shipped = self.seq = self._offered = 0
 
     def write(self, data: bytes) -> None:
@@ -55,15 +57,16 @@ class LogSpool:
             return
         if self._heard is not None:
             self._heard.feed(kept)
+        before = self.written
         try:
             self._append(kept)
-        except OSError:  # no room on the disk: the run goes on, its log has a gap that is counted
-            self.dropped += len(kept)
+        except OSError as problem:  # no room on the disk: the run goes on, its log has a gap that is counted
+            self._full = problem.strerror or str(problem)
+            self.dropped += len(kept) - (self.written - before)
 
     def _append(self, kept: bytes) -> None:
         if self._file < 0:
-            path = self._make_folder() / "log"
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._file = create(self._make_folder() / "log")
         view = memoryview(kept)
         while view:
             count = os.pwrite(self._file, view, self.written)
@@ -96,7 +99,12 @@ class LogSpool:
     def _note(self) -> bytes:
         if not self.dropped:
             return b""
-        return f"\n[weft] {self.dropped} bytes dropped: the log is capped at {self._cap} bytes\n".encode()
+        why = (
+            f"the worker could not write them ({self._full})"
+            if self._full
+            else f"the log is capped at {self._cap} bytes"
+        )
+        return f"\n[weft] {self.dropped} bytes dropped: {why}\n".encode()
 
     def close(self) -> None:
         if self._file >= 0:

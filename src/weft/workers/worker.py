@@ -22,8 +22,9 @@ from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
 from weft.workers.heart import Heart
 from weft.workers.left_behind import deliver_left_behind
+from weft.workers.log_shipping import ship_all
 from weft.workers.preparing import Preparations
-from weft.workers.protocol import Beat, Card, LogChunk, Orders, WorkerProtocol
+from weft.workers.protocol import Beat, Card, Orders, WorkerProtocol
 from weft.workers.reports import Reports
 from weft.workers.usage import usage
 
@@ -226,21 +227,7 @@ class Worker:
     async def _ship_forever(self) -> None:
         while True:
             await asyncio.sleep(self._habits.ship_seconds)
-            offered = [(r, r.log.unshipped()) for r in self._running.values() if r.log.written > r.log.shipped]
-            pieces = [(r, data) for r, data in offered if data]
-            if not pieces:
-                continue
-            chunks = [LogChunk(r.lease.run_id, r.lease.attempt, r.log.seq, data) for r, data in pieces]
-            try:
-                await self._protocol.ship(self._id, chunks)
-            except WeftError as problem:
-                log.warning("logs not shipped yet", extra={"worker": self._card.name, "why": str(problem)})
-                continue
-            except Exception:  # logs go on, whatever one delivery ran into
-                log.exception("logs not shipped yet", extra={"worker": self._card.name})
-                continue
-            for running, data in pieces:
-                running.log.mark_shipped(data)
+            await ship_all(self._protocol, self._id, self._running.values())
 
     async def _wait_for_running(self, seconds: float) -> None:
         tasks = [running.task for running in self._running.values() if running.task is not None]
