@@ -33,3 +33,13 @@ def test_a_folder_that_cannot_be_made_costs_the_log_only() -> None:
     spool = LogSpool(no_folder, 1000)
     spool.write(b"lost")
     assert (spool.written, spool.dropped) == (0, 4)
+
+
+def test_a_log_is_written_through_no_link_that_its_run_has_made(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("stays")
+    (tmp_path / "log").symlink_to(tmp_path / "precious")
+    spool = LogSpool(lambda: tmp_path, 1000)
+    spool.write(b"hello\n")
+    assert spool.read(0, 100) == b"hello\n"
+    spool.close()
+    assert (tmp_path / "precious").read_text() == "stays"

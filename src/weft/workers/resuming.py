@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import tarfile
 from pathlib import Path
 
 from weft.errors import WeftError
+from weft.foreign_files import create, file_at
 from weft.ports import Blobs
 from weft.projects.archive import unpack
 from weft.projects.model import Limits
@@ -44,8 +46,10 @@ async def restore(blobs: Blobs, run_id: int, folder: Path) -> None:
 
 
 async def keep(blobs: Blobs, run_id: int, folder: Path) -> str:
-    """Keep the place; empty, or why that was not possible."""
+    """Keep the place; empty, or why that was not possible. Then the one that was kept before stays."""
     packed = folder / "place.tar.gz"
+    if not _is_closed(folder):
+        return "its place was not kept: it ended before it had closed"
     try:
         await asyncio.to_thread(_pack, folder / PLACE, packed)
         if packed.stat().st_size > LARGEST:
@@ -55,6 +59,12 @@ async def keep(blobs: Blobs, run_id: int, folder: Path) -> str:
         log.error("place not kept", extra={"run_id": run_id, "why": str(problem)})
         return f"its place was not kept: {problem}"
     return ""
+
+
+def _is_closed(folder: Path) -> bool:
+    """Whether the spider has closed, and written what is needed to go on; one that was killed has not."""
+    with file_at(folder / "end.json") as end:
+        return end is not None
 
 
 async def forget(blobs: Blobs, run_id: int) -> None:
@@ -76,7 +86,10 @@ def _unpack(data: bytes, packed: Path, folder: Path) -> None:
 
 def _pack(folder: Path, packed: Path) -> None:
     """Regular files only: what else a spider may have put there is not carried to another machine."""
-    with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.is_symlink():
-                archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    if folder.is_symlink():
+        raise NotADirectoryError(f"{PLACE} is a link")
+    with open(create(packed), "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
+        for place, _, names in os.walk(folder):
+            for path in (Path(place) / name for name in sorted(names)):
+                if path.is_file() and not path.is_symlink():
+                    archive.add(path, path.relative_to(folder).as_posix(), recursive=False)

@@ -1,0 +1,66 @@
+"""The place of a crawl that was interrupted: kept when the spider has closed, and never more than that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from weft.adapters.blobs.files import FileBlobs
+from weft.workers import resuming
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> FileBlobs:
+    return FileBlobs(f"file:{tmp_path}/blobs")
+
+
+def crawled(folder: Path, queue: str = "page 2", *, closed: bool = True) -> Path:
+    (folder / "jobdir" / "requests.queue").mkdir(parents=True)
+    (folder / "jobdir" / "requests.queue" / "0").write_text(queue)
+    if closed:
+        (folder / "end.json").write_text('{"reason": "shutdown"}')
+    return folder
+
+
+async def restored(blobs: FileBlobs, folder: Path) -> list[tuple[str, str]]:
+    folder.mkdir()
+    await resuming.restore(blobs, 7, folder)
+    place = folder / "jobdir"
+    return [(str(each.relative_to(place)), each.read_text()) for each in sorted(place.rglob("*")) if each.is_file()]
+
+
+async def test_a_crawl_goes_on_where_it_has_closed(tmp_path: Path, blobs: FileBlobs) -> None:
+    assert await resuming.keep(blobs, 7, crawled(tmp_path / "7-1")) == ""
+    assert await restored(blobs, tmp_path / "7-2") == [("requests.queue/0", "page 2")]
+
+
+async def test_a_spider_that_was_killed_does_not_spoil_the_place_of_an_earlier_attempt(
+    tmp_path: Path, blobs: FileBlobs
+) -> None:
+    await resuming.keep(blobs, 7, crawled(tmp_path / "7-1"))
+    assert "before it had closed" in await resuming.keep(blobs, 7, crawled(tmp_path / "7-2", "half", closed=False))
+    assert await restored(blobs, tmp_path / "7-3") == [("requests.queue/0", "page 2")]
+
+
+async def test_a_spider_that_had_not_begun_does_not_spoil_it_either(tmp_path: Path, blobs: FileBlobs) -> None:
+    await resuming.keep(blobs, 7, crawled(tmp_path / "7-1"))
+    (tmp_path / "7-2").mkdir()
+    await resuming.keep(blobs, 7, tmp_path / "7-2")
+    assert await restored(blobs, tmp_path / "7-3") == [("requests.queue/0", "page 2")]
+
+
+async def test_a_place_that_is_a_link_carries_nothing_away(tmp_path: Path, blobs: FileBlobs) -> None:
+    folder = crawled(tmp_path / "7-1")
+    (folder / "jobdir").rename(tmp_path / "not-its-own")
+    (folder / "jobdir").symlink_to(tmp_path / "not-its-own")
+    assert "is a link" in await resuming.keep(blobs, 7, folder)
+    assert await restored(blobs, tmp_path / "7-2") == []
+
+
+async def test_keeping_a_place_writes_through_no_link(tmp_path: Path, blobs: FileBlobs) -> None:
+    folder = crawled(tmp_path / "7-1")
+    (tmp_path / "precious").write_text("stays")
+    (folder / "place.tar.gz").symlink_to(tmp_path / "precious")
+    assert await resuming.keep(blobs, 7, folder) == ""
+    assert (tmp_path / "precious").read_text() == "stays"
