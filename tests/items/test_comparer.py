@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from sqlalchemy import select
 
 from tests.items.yielding import Crawl, crawled
@@ -67,3 +68,28 @@ async def test_runs_of_another_spider_do_not_count(app: App) -> None:
     await history(app)
     run = await crawled(app, [QUOTE], dataset="others")
     assert await drift_of(app, run.run_id) is None
+
+
+async def test_statistics_that_are_no_numbers_keep_nobody_from_being_compared(app: App) -> None:
+    for stats in (
+        {"log_count/ERROR": "many"},
+        {"log_count/ERROR": [1]},
+        {"log_count/ERROR": 1e308},
+        {"downloader/response_status_count/200": "all", "downloader/response_status_count/404": 2},
+        {"downloader/response_status_count/200": {"a": None}},
+    ):
+        run = await Crawl.begin(app)
+        await run.yields([QUOTE], stats=stats)
+        await run.ends()
+        await drift_of(app, run.run_id)
+    assert (
+        await app.db.read(lambda tx: tx.rows(select(schema.run_stats).where(schema.run_stats.c.profile.is_(None))))
+        == []
+    )
+
+
+async def test_a_profile_has_no_more_fields_than_people_can_look_at(app: App) -> None:
+    run = await crawled(app, [{f"{number}-{each}": 1 for each in range(60)} for number in range(20)] + [{"x" * 300: 1}])
+    assert await drift_of(app, run.run_id) is None
+    (profile,) = await app.db.read(lambda tx: [row.profile for row in tx.rows(select(schema.run_stats))])
+    assert len(msgspec.json.decode(profile)["fields"]) == 500

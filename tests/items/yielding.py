@@ -33,9 +33,11 @@ class Crawl:
         hand = await Hand.join(app)
         return cls(app, hand, await hand.lease_one())
 
-    async def yields(self, items: Sequence[dict[str, Any]], at: Moment = BEGAN) -> None:
+    async def yields(
+        self, items: Sequence[dict[str, Any]], at: Moment = BEGAN, stats: dict[str, Any] | None = None
+    ) -> None:
         lines = b"".join(msgspec.json.encode({"at": at, "item": each}) + b"\n" for each in items)
-        harvest = Harvest(self.run_id, self.attempt, self._next, lines)
+        harvest = Harvest(self.run_id, self.attempt, self._next, lines, stats)
         collector = Collector(self.app.db, lambda: at)
         [self._next] = await collector.collect(self._hand.id, self._hand.name, [harvest])
 

@@ -19,6 +19,12 @@ MOST_AT_ONCE = 20
 SAMPLE = 1000
 """Of so many items, the first of a run, it is counted which fields they have."""
 
+MOST_FIELDS, LONGEST_FIELD = 500, 200
+"""How many fields are compared, those that most items have, and how long the name of one may be."""
+
+LARGEST = 2**53
+"""No count is larger."""
+
 STATUS = "downloader/response_status_count/"
 
 
@@ -53,22 +59,28 @@ class Comparer:
 
 def profile_of(row: Any, sample: Sequence[str]) -> Profile:
     """A finished run in figures."""
-    stats = msgspec.json.decode(row.stats)
+    stats = {name: value for name, value in msgspec.json.decode(row.stats).items() if _is_number(value)}
     filled = Counter(name for text in sample for name, value in _fields(text) if value not in (None, "", [], {}))
     answers = {name.removeprefix(STATUS): count for name, count in stats.items() if name.startswith(STATUS)}
     responses = sum(answers.values()) or 1
     return Profile(
         items=row.items,
         seconds=max((row.finished_at - row.started_at) / SECOND, 0.0),
-        errors=int(stats.get("log_count/ERROR") or 0),
-        fields={name: count / len(sample) for name, count in filled.items()},
+        errors=int(stats.get("log_count/ERROR", 0)),
+        fields={name: count / len(sample) for name, count in filled.most_common(MOST_FIELDS)},
         statuses={name: count / responses for name, count in answers.items()},
     )
 
 
+def _is_number(value: object) -> bool:
+    """A spider may put anything into its statistics."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
 def _fields(text: str) -> list[tuple[str, Any]]:
     data = msgspec.json.decode(text)
-    return list(data.items()) if isinstance(data, dict) else []
+    named = data.items() if isinstance(data, dict) else ()
+    return [(name, value) for name, value in named if len(name) <= LONGEST_FIELD]
 
 
 def _text(value: object) -> str | None:
