@@ -23,6 +23,8 @@ NUMBER = ":number"
 
 OWN = frozenset({"weft_run", "weft_attempt", "weft_seq", "weft_thing", "weft_at", "at", "data"})
 QUERY = {"file": frozenset[str](), "s3": frozenset({"endpoint", "region"}), "postgresql": frozenset({"sslmode"})}
+_HOST = re.compile(r"[a-z0-9._:-]{1,253}", re.ASCII)
+"""Neither a folder with a socket in it, where the name of a process is its password, nor several."""
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 
 
@@ -91,9 +93,11 @@ def checked_url(url: str) -> str:
     if parts.fragment or {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - QUERY[parts.scheme]:
         allowed = ", ".join(sorted(QUERY[parts.scheme])) or "nothing"
         raise Invalid("url", _shown(url), f"after ? it may say {allowed}")
-    _check_secret(url, parts.scheme, parts.password)
+    _check_secret(url, parts.scheme, parts.username, parts.password)
     if parts.scheme == "file":
         _check_folder(url)
+    elif not _HOST.fullmatch(parts.hostname or ""):
+        raise Invalid("url", _shown(url), "its host must be a name or an address, and only one")
     return url
 
 
@@ -136,11 +140,13 @@ def pause_seconds(failures: int, share: float) -> float:
     return longest * (0.75 + share / 4)
 
 
-def _check_secret(url: str, scheme: str, password: str | None) -> None:
+def _check_secret(url: str, scheme: str, username: str | None, password: str | None) -> None:
+    """Without credentials of its own it would be sent to with those of whoever runs weft."""
     if password is not None and not REFERENCE.fullmatch(password):
         raise Invalid("url", _shown(url), "a password in it must be a secret of the project: {{secret:NAME}}")
-    if scheme == "s3" and password is None:
-        raise Invalid("url", _shown(url), "it must have credentials of its own: s3://KEY_ID:{{secret:NAME}}@bucket/…")
+    if scheme != "file" and not (username and password):
+        shape = f"{scheme}://NAME:{{{{secret:NAME}}}}@{'bucket' if scheme == 's3' else 'host'}/…"
+        raise Invalid("url", _shown(url), f"it must have credentials of its own: {shape}")
     if len(REFERENCE.findall(url)) > (password is not None):
         raise Invalid("url", _shown(url), "only the password may be a secret")
 
