@@ -104,7 +104,8 @@ def test_only_files_and_folders_are_taken_from_a_tar(tmp_path: Path, kind: str) 
         member = tarfile.TarInfo("passwd")
         member.type, member.linkname = TYPES[kind], "/etc/passwd"
         archive.addfile(member)
-    assert "is a link or a device" in refusal(tmp_path, buffer.getvalue())
+    why = "it has a file with holes in it" if kind == "sparse file" else "is a link or a device"
+    assert why in refusal(tmp_path, buffer.getvalue())
 
 
 def test_a_file_below_a_link_of_the_same_archive_is_not_written(tmp_path: Path) -> None:
@@ -205,6 +206,57 @@ def test_an_encrypted_entry_is_refused(tmp_path: Path) -> None:
 def test_a_header_of_a_tar_that_is_longer_than_any_is_refused(tmp_path: Path) -> None:
     with_long_name = tarred({"a" * 3_000_000: ""}, "w:gz")
     assert "too long" in refusal(tmp_path, with_long_name)
+
+
+def tar_header(kind: bytes, size: int, name: str = "x") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+def pax(**records: str) -> bytes:
+    """The body of a header of keywords."""
+    found = b""
+    for name, value in records.items():
+        line = f" {name.replace('__', '.')}={value}\n".encode()
+        size = len(line) + len(str(len(line) + 3))
+        found += str(size).encode() + line
+    return found
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME], ids=["x", "g", "long"])
+def test_headers_that_follow_each_other_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
+    body = pax(comment="a" * 20)
+    endless = (tar_header(kind, len(body)) + padded(body)) * 1000 + tar_header(tarfile.REGTYPE, 0)
+    assert "too many headers" in refusal(tmp_path, endless + bytes(1024))
+
+
+def test_headers_that_an_archive_has_too_much_of_are_refused(tmp_path: Path) -> None:
+    body = pax(comment="a" * 900_000)
+    each = [
+        tar_header(tarfile.XGLTYPE, len(body)) + padded(body) + tar_header(tarfile.REGTYPE, 0, str(n))
+        for n in range(20)
+    ]
+    assert "too many headers" in refusal(tmp_path, b"".join(each) + bytes(1024), Limits())
+
+
+def test_a_file_with_holes_is_refused_before_its_list_of_holes_is_read(tmp_path: Path) -> None:
+    old = tar_header(tarfile.GNUTYPE_SPARSE, 512) + bytes(512)
+    assert "holes" in refusal(tmp_path, old + bytes(1024))
+    body = pax(GNU__sparse__major="1", GNU__sparse__minor="0", GNU__sparse__name="a", GNU__sparse__realsize="9")
+    holes = padded(b"500000\n" + b"1\n" * 1_000_000)
+    new = tar_header(tarfile.XHDTYPE, len(body)) + padded(body) + tar_header(tarfile.REGTYPE, len(holes)) + holes
+    assert "holes" in refusal(tmp_path, new + bytes(1024), Limits())
+
+
+def test_the_header_that_git_puts_in_front_of_an_archive_is_taken(tmp_path: Path) -> None:
+    body = pax(comment="0123456789abcdef")
+    data = tar_header(tarfile.XGLTYPE, len(body), "pax_global_header") + padded(body) + tarred({"a.py": "1"}, "w")
+    assert content(unpacked(tmp_path, data)) == {"a.py": "1"}
 
 
 def test_memory_stays_bounded_whatever_an_archive_holds(tmp_path: Path) -> None:

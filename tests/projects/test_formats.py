@@ -71,3 +71,20 @@ def test_a_scrapy_cfg_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (written(tmp_path, project()) / "scrapy.cfg").write_bytes(b"\xff\xfe[settings]")
     with pytest.raises(Invalid, match="it must be text in UTF-8"):
         layout_of(tmp_path, "zip")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "1" * 5_000, "a = "], ids=["deep", "long", "broken"])
+def test_a_pyproject_that_nobody_can_read_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(Invalid, match="it must be TOML"):
+        layout_of(tmp_path, "zip")
+
+
+def test_requirements_of_any_size_are_not_read(tmp_path: Path) -> None:
+    for name, content in project().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    with (tmp_path / "requirements.txt").open("wb") as file:
+        file.truncate(10_000_000_000)
+    with pytest.raises(Invalid, match=r"requirements.txt.* it may have 1000000 bytes"):
+        layout_of(tmp_path, "zip")

@@ -87,7 +87,7 @@ def _laid_out(folder: Path, top: Path, form: str, settings: str | None, where: s
         settings=settings,
         root=_inside(root, folder),
         requirements="" if requirements is None else _inside(requirements, folder),
-        lock="" if requirements is None else hashlib.sha256(requirements.read_bytes()).hexdigest(),
+        lock="" if requirements is None else _digest(requirements),
     )
 
 
@@ -113,8 +113,8 @@ def _in_pyproject(file: Path) -> str | None:
         found = tomllib.loads(_text(file))["project"]["entry-points"]["scrapy"]["settings"]
     except (KeyError, TypeError):
         return None
-    except tomllib.TOMLDecodeError as problem:
-        raise Invalid(file.name, NOT_SHOWN, f"it must be TOML ({problem})") from problem
+    except (ValueError, RecursionError) as problem:
+        raise Invalid(file.name, NOT_SHOWN, f"it must be TOML ({str(problem)[:200]})") from problem
     return found if isinstance(found, str) else None
 
 
@@ -127,9 +127,18 @@ def _parsed(file: Path) -> configparser.ConfigParser:
     return parser
 
 
-def _text(file: Path) -> str:
+def _digest(file: Path) -> str:
+    _check_size(file)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _check_size(file: Path) -> None:
     if file.stat().st_size > LARGEST_TEXT:
         raise Invalid(file.name, NOT_SHOWN, f"it may have {LARGEST_TEXT} bytes")
+
+
+def _text(file: Path) -> str:
+    _check_size(file)
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
