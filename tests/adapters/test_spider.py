@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.executing import Log, attempt
 from tests.spiders import SPIDERS, project, ready
+from tests.waiting import eventually
 from weft.adapters.executors import _group, _zygotes
-from weft.adapters.executors.spider import SpiderExecutor
+from weft.adapters.executors.spider import SpiderExecutor, _to_the_end
 from weft.errors import Invalid
 from weft.ports import Ended, ReadyCode
 
@@ -203,3 +205,59 @@ async def test_zygotes_without_runs_are_let_go_beyond_a_number(
 def test_a_wrong_spec_is_refused_with_what_is_allowed(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         SpiderExecutor().check(spec)
+
+
+async def test_the_order_of_a_run_that_is_cancelled_before_it_has_begun_does_not_stay_either(
+    tmp_path: Path, code: ReadyCode, run: Run
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    folder = made(tmp_path / "12-3")
+    doing = asyncio.create_task(run(folder, replace(code, python=python), {"spider": "things"}))
+    await eventually((folder / "order.json").exists)
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert not (folder / "order.json").exists()
+
+
+async def test_a_spider_that_leaves_a_pipe_for_its_last_word_keeps_nobody_waiting(tmp_path: Path, run: Run) -> None:
+    code = ready(project(tmp_path / "code", spiders=PIPE_AT_THE_END))
+    ended = await run(made(tmp_path / "12-3"), code, {"spider": "piped"})
+    assert (ended.outcome, ended.reason) == ("failed", "it ended without a word")
+
+
+PIPE_AT_THE_END = """
+import os
+import scrapy
+
+
+class Piped(scrapy.Spider):
+    name = "piped"
+
+    async def start(self):
+        os.mkfifo("../end.json")
+        os._exit(0)
+        yield
+"""
+
+
+async def test_what_clears_a_run_away_is_done_to_its_end_however_often_it_is_cancelled() -> None:
+    begun, may_end, done = asyncio.Event(), asyncio.Event(), []
+
+    async def clearing() -> int:
+        begun.set()
+        await may_end.wait()
+        done.append(True)
+        return 0
+
+    doing = asyncio.create_task(_to_the_end(clearing()))
+    await begun.wait()
+    for _ in range(3):
+        doing.cancel()
+        await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert done == [True]

@@ -17,6 +17,7 @@ from weft.adapters.executors._marks import mark_of
 from weft.adapters.executors._spec import Fields
 from weft.adapters.executors.shell import INHERITED
 from weft.errors import Invalid
+from weft.foreign_files import create
 from weft.ports import ReadyCode, Work
 
 FIELDS = ("spider", "args", "settings", "version", "dataset", "limits", "isolation", "log_bytes", "resumable")
@@ -114,8 +115,8 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
         "jobdir": str(work.folder.absolute() / "jobdir") if crawl.resumable else None,
     }
     path = work.folder / "order.json"
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(order), encoding="utf-8")
+    with open(create(path), "w", encoding="utf-8") as file:
+        json.dump(order, file)
     return path
 
 

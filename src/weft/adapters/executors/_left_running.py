@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from weft.adapters.executors import _group
+from weft.foreign_files import create, read_at_most
 
 SWEPT_WITHIN_SECONDS = 1.0
 
@@ -15,7 +16,8 @@ SWEPT_WITHIN_SECONDS = 1.0
 def remember(folder: Path, pid: int, key: str) -> None:
     """Note that the group ``pid`` belongs to the run of this folder."""
     found = _group.stat(pid)
-    _record(folder).write_text(f"{pid} {found.started if found else 0} {_group.boot_id()} {key}\n")
+    with open(create(_record(folder)), "w") as file:
+        file.write(f"{pid} {found.started if found else 0} {_group.boot_id()} {key}\n")
 
 
 def forget(folder: Path) -> None:
@@ -34,7 +36,7 @@ def sweep(folder: Path) -> bool:
     descendants are left, the run's key in their environment.
     """
     try:
-        pid, started, boot, key = _record(folder).read_text().split()
+        pid, started, boot, key = (read_at_most(_record(folder), 1000) or b"").decode().split()
         group = int(pid)
     except (OSError, ValueError):
         return False

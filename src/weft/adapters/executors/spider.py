@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,16 @@ from weft.adapters.executors._overseer import Overseer, sweep_run
 from weft.adapters.executors._process import Process
 from weft.adapters.executors._zygotes import AGENT, Fork, Unready, Zygotes
 from weft.errors import Invalid
+from weft.foreign_files import read_at_most
 from weft.ports import Breaker, Ended, ReadyCode, Work
 
 log = logging.getLogger(__name__)
 
 SPENT = {signal.SIGXCPU: ("cpu_limit", "CPU time"), signal.SIGXFSZ: ("disk_limit", "size of a file")}
 """Signals by which the kernel says that a limit was met."""
+
+LARGEST = 4 << 20
+"""Bytes that are read of what a process says of itself."""
 
 Met = tuple[str, str]
 """A limit that was met, as an outcome and its reason."""
@@ -58,9 +62,12 @@ class SpiderExecutor:
         except Invalid as refused:
             return Ended(outcome="failed", reason=str(refused))
         printed = Printed(work, crawl.printed_bytes)
-        write_order(work, work.code, crawl, level)
-        process = await self._started(work, work.code, level, printed)
-        met, code = await _seen_through(process, work, crawl, printed)
+        order = write_order(work, work.code, crawl, level)
+        try:
+            process = await self._started(work, work.code, level, printed)
+            met, code = await _seen_through(process, work, crawl, printed)
+        finally:
+            order.unlink(missing_ok=True)  # it has secrets, and a process that was stopped early did not take it
         return _ended(work.folder, _bubblewrap.exit_code(code) if level == "L2" else code, met)
 
     def breakers(self) -> Collection[Breaker]:
@@ -156,10 +163,29 @@ async def _seen_through(process: Process | Fork, work: Work, crawl: Crawl, print
     finally:
         for task in (exited, *watching):
             task.cancel()
-        code = await process.end()
-        await sweep_run(work.folder)
-        _left_running.forget(work.folder)
+        code = await _to_the_end(_cleared(process, work.folder))
     return met, code
+
+
+async def _cleared(process: Process | Fork, folder: Path) -> int:
+    """Leave nothing of the run running; the exit code of its process."""
+    code = await process.end()
+    await sweep_run(folder)
+    _left_running.forget(folder)
+    return code
+
+
+async def _to_the_end(work: Coroutine[Any, Any, int]) -> int:
+    """Do all of it, also where whoever waits is cancelled meanwhile: then that is told afterwards."""
+    working, cancelled = asyncio.ensure_future(work), False
+    while not working.done():
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    return working.result()
 
 
 def _ended(folder: Path, code: int, met: Met | None) -> Ended:
@@ -209,7 +235,7 @@ def _result(end: Mapping[str, Any], stats: Mapping[str, Any]) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     """What the process has left there; nothing where it died before, or wrote what is no JSON."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_at_most(path, LARGEST) or b"")
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
