@@ -33,6 +33,21 @@ def test_code_that_does_not_work_is_shown_with_its_traceback(shell: Shell, tmp_p
     assert answer.err.splitlines()[-1].startswith("the code was not deployed: its code cannot be imported")
 
 
+def test_the_traceback_begins_in_the_code_and_names_its_files_as_they_are_there(shell: Shell, tmp_path: Path) -> None:
+    folder = written(tmp_path / "code", project(spider="def broken(:"))
+    told = shell("deploy", str(folder)).err.splitlines()
+    assert told[0].strip() == 'File "shop/spiders/prices.py", line 1'
+    folder = written(tmp_path / "other", project(spider="1 / 0"))
+    told = shell("deploy", str(folder)).err.splitlines()
+    assert told[1].strip() == 'File "shop/spiders/prices.py", line 1, in <module>'
+
+
+def test_what_git_complains_about_is_told_not_its_advice(shell: Shell, tmp_path: Path) -> None:
+    answer = shell("deploy", f"git+file://{tmp_path}/nowhere@v1")
+    assert answer.err.startswith("git cannot do this: fatal: '")
+    assert "does not appear to be a git repository" in answer.err
+
+
 def test_the_name_of_an_archive_tells_project_and_version(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "bank-2.1.zip"
     file.write_bytes(zipped(project()))

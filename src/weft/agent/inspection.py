@@ -31,10 +31,21 @@ def main(code: Path, settings_module: str, walls: str = "") -> int:
         if walls:
             shut_in(**json.loads(walls))
         answer = {"spiders": spiders_of(str(code), settings_module)}
-    except (Exception, SystemExit):
-        answer = {"error": traceback.format_exc()}
+    except (Exception, SystemExit) as problem:
+        answer = {"error": traceback_in(str(code), problem)}
     write_all(line, b"\n" + json.dumps(answer).encode() + b"\n")
     return 0 if "spiders" in answer else 1
+
+
+def traceback_in(code: str, problem: BaseException) -> str:
+    """The traceback from where it reaches the project's own code, whose files are named as in the project."""
+    folder = os.path.join(code, "")
+    began = problem.__traceback__
+    while began is not None and not began.tb_frame.f_code.co_filename.startswith(folder):
+        began = began.tb_next
+    if began is None and not isinstance(problem, (ImportError, SyntaxError)):
+        began = problem.__traceback__
+    return "".join(traceback.format_exception(type(problem), problem, began)).replace(folder, "")
 
 
 def shut_in(isolation: str, **walls: Any) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.crawl_text import KIND, CrawlLine, counts_text, ending_lines
+from weft.cli.crawl_text import KIND, CrawlLine, counts_text
 from weft.cli.output import clipped, note, span
 from weft.runs.log_records import LogParser, LogRecord, LogText
 from weft.runs.model import ENDED, Run
@@ -168,14 +168,6 @@ async def stay(app: App, run_id: int, *, wait: bool, follow: bool, quiet: bool) 
     if wait or follow:
         return (await until_ended(app, [run_id], None))[0]
     return None
-
-
-async def tell_ending(app: App, run: Run, *, follow: bool) -> None:
-    """Say on stderr how a run that was followed has ended, and what a crawl has brought."""
-    if follow:
-        note(f"run {run.id} {run.state}{_why(run)}")
-    for line in await ending_lines(app, run):
-        note(line)
 
 
 def _why(run: Run) -> str:

@@ -63,6 +63,11 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def note_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        note(line)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> str:
     """Aligned columns; on a terminal the last one ends at its edge."""
     cells = [[shown(cell) for cell in row] for row in rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.options import Command, Group, number, options_of, whole
-from weft.cli.output import answer, as_json
+from weft.cli.output import answer, as_json, note_all
 from weft.cli.session import ask, full_name, look
 from weft.cli.submit import submit
 from weft.errors import Invalid
@@ -154,11 +154,12 @@ def log(
     as_document = options_of(context).json
 
     async def read(weft: App) -> Any:
-        from weft.cli.follow import LogFollower, tell_ending, until_ended
+        from weft.cli.crawl_text import ending_lines
+        from weft.cli.follow import LogFollower, until_ended
 
         if follow and not as_document:
             run = await LogFollower(weft, run_id, raw=raw, chosen=log_reading.chooser(asked)).to_the_end()
-            return await tell_ending(weft, run, follow=False)
+            return note_all(await ending_lines(weft, run))
         run = (await until_ended(weft, [run_id], None))[0] if follow else await weft.runs.get(run_id)
         number = _attempt(run, attempt)
         told = {"run_id": run_id, "attempt": attempt or run.attempt}

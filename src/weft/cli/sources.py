@@ -20,6 +20,8 @@ SCHEMES = ("https://", "http://", "ssh://", "file://")
 CLONE_SECONDS, ASK_SECONDS = 600, 30
 ARCHIVES = (".egg", ".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2")
 NAMED = re.compile(r"(?P<project>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>v?\d[A-Za-z0-9._+!]*)(-.*)?")
+COMPLAINTS = ("fatal: ", "error: ")
+"""How git begins what is wrong; advice may follow."""
 UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -143,7 +145,8 @@ def _git(*words: str, seconds: float = ASK_SECONDS) -> str:
         raise Conflict(f"git has not answered within {seconds:g} s") from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it does not say why"]
-        raise Conflict(f"git cannot do this: {lines[-1]}")
+        told = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
+        raise Conflict(f"git cannot do this: {told[0]}")
     return done.stdout.strip()
 
 

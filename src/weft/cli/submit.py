@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.options import number, options_of, whole, words
-from weft.cli.output import answer, note
+from weft.cli.output import answer, note, note_all
 from weft.cli.session import ask
 from weft.errors import Invalid
 
@@ -66,28 +66,30 @@ def submit(
 
 def queue_and_stay(context: Any, queue: Any, *, wait: bool, follow: bool) -> None:
     """Queue a run, tell its number, and see it to its end where that was asked for."""
-    from weft.cli.follow import all_succeeded, exit_unless, stay, submitted_text, tell_ending
+    from weft.cli.crawl_text import ending_lines
+    from weft.cli.follow import all_succeeded, exit_unless, stay, submitted_text
     from weft.documents.runs import run_document
 
     as_document = options_of(context).json
 
-    async def work(weft: App) -> tuple[Submitted, Run | None]:
+    async def work(weft: App) -> tuple[Submitted, Run | None, list[str]]:
         submitted = await queue(weft)
         if wait or follow:
             await weft.bell.flush()
         if follow and not as_document:
             note(submitted_text(submitted, None))
         run = await stay(weft, submitted.run_id, wait=wait, follow=follow, quiet=as_document)
-        if run is not None and not as_document:
-            await tell_ending(weft, run, follow=follow)
-        return submitted, run
+        return submitted, run, [] if run is None or as_document else await ending_lines(weft, run)
 
-    submitted, run = ask(context, work, create=True, changes=True)
+    submitted, run, brought = ask(context, work, create=True, changes=True)
     document: dict[str, Any] = {"run_id": submitted.run_id, "fresh": submitted.fresh, "why": submitted.why}
     if run is not None:
         document["run"] = run_document(run)
-    if not follow or as_document:
+    if follow and run is not None and not as_document:
+        note(submitted_text(submitted, run))
+    else:
         answer(context, document, lambda: submitted_text(submitted, run))
+    note_all(brought)
     exit_unless(run is None or all_succeeded([run]))
 
 
