@@ -128,6 +128,10 @@ async def test_an_entry_has_what_was_before_and_what_is_after(admin: Visitor) ->
         task | {"description": "second", "paused": True},
         None,
     )
+    await admin.call("PUT", "/v1/datasets/shop/prices", {"key_fields": ["url"]})
+    await admin.call("PUT", "/v1/datasets/shop/prices", {"key_fields": ["id"]})
+    target, before, after = await changed(admin, "datasets.put")
+    assert (target, before["key_fields"], after["key_fields"]) == ("dataset prices", ["url"], ["id"])
     await admin.call("PUT", "/v1/projects/shop", {"weight": 2, "tags": {"heavy": 1}})
     assert await changed(admin, "projects.put") == ("project shop", {"weight": 1.0}, {"weight": 2.0, "tags.heavy": 1})
 

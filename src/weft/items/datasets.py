@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from weft import events
+from weft.access.witness import Told, tell_all
 from weft.clock import Clock, Moment
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, NotFound
@@ -134,7 +135,9 @@ class Datasets:
             store.set_dataset(tx, dataset_id, values)
             kind = "dataset_changed" if found else "dataset_created"
             events.append(tx, [Fact(kind, project, data={"dataset": name})], at)
-            return dataset_in(tx, project, name)
+            after = dataset_in(tx, project, name)
+            tell_all(tx, [Told(before=found and _told(found), after=_told(after))])
+            return after
 
         return await self._db.transact(work)
 
@@ -196,6 +199,11 @@ def _things(tx: Transaction, dataset_id: int, wanted: ThingFilter, below: int, l
         if len(seen) < count:
             return Things(found, None)
     return Things(found, below)
+
+
+def _told(dataset: Dataset) -> dict[str, Any]:
+    """What the audit log is told of a dataset."""
+    return {"key_fields": list(dataset.key_fields), "schema": dataset.schema}
 
 
 def _check(name: str, key_fields: Sequence[str], schema: Mapping[str, Any] | None) -> None:
