@@ -95,7 +95,8 @@ async def test_what_is_asked_wrongly_is_refused(app: App, admin: Visitor, query:
 
 
 @pytest.mark.parametrize(
-    "place", [["a", "b", "c"], ["1", "1", "9" * 19], ["1", "1"], 7, ["-1", "0", "0"], ["²", "0", "0"]]
+    "place",
+    [["a", "b", "c"], ["1", "1", "9" * 19], ["1", "9" * 10, "1"], ["1", "1"], 7, ["-1", "0", "0"], ["²", "0", "0"]],
 )
 async def test_a_cursor_that_nobody_gave_is_refused(app: App, admin: Visitor, place: Any) -> None:
     from weft.api.paging import cursor

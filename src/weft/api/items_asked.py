@@ -57,6 +57,8 @@ def cursor_of(after: str | None) -> Cursor:
     if not all(each.isascii() and each.isdecimal() and len(each) < 20 and int(each) < 2**63 for each in found):
         raise Invalid("after", after, "it must be the next of an earlier page")
     run_id, attempt, seq = map(int, found)
+    if attempt >= 2**31:
+        raise Invalid("after", after, "it must be the next of an earlier page")
     return run_id, attempt, seq
 
 

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from weft.access.model import Role
-from weft.api.call import LARGEST_ID, Call
+from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.errors import AdapterMissing, Invalid, WeftError
 from weft.items.export.formats import Format, exported
@@ -27,7 +27,7 @@ EXAMPLE = '{"name":"green tea","price":3.5}\n'
 HEADERS = {"Content-Disposition": "A name for the file."}
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 
-Number = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_ID)]
+Number = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
