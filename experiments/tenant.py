@@ -167,14 +167,14 @@ class Tenant:
 
     async def _catch_up(self, due: int) -> None:
         """What could not be sent in time, for lack of a free connection, is left out."""
-        for number in range(self.sent, due):
+        for _ in range(self.sent, due):
             if not self._free and len(self._hands) < self._options.hands:
                 await self._connect()
             if not self._free:
                 break
             hand = self._free.pop()
             if hand.is_open:
-                key = f"{self._life}-{number}"
+                key = f"{self._life}-{self.sent}"
                 hand.send(key, self._request(key))
                 self.sent += 1
 
