@@ -43,9 +43,9 @@ class Numbered(scrapy.Spider):
 
     name = "numbered"
 
-    def __init__(self, count: str, pause: str = "0", child: str = "", **kwargs):
+    def __init__(self, count: str, pause: str = "0", most_bytes: str = "300", child: str = "", **kwargs):
         super().__init__(**kwargs)
-        self.count, self.pause, self.child = int(count), float(pause), child
+        self.count, self.pause, self.most_bytes, self.child = int(count), float(pause), int(most_bytes), child
 
     @classmethod
     def from_crawler(cls, crawler, *args, **kwargs):
@@ -62,7 +62,7 @@ class Numbered(scrapy.Spider):
         number = 0
         while number < self.count if self.count else not os.path.exists("enough"):
             number += 1
-            yield item(number)
+            yield item(number, self.most_bytes)
             if random.random() < 0.1:
                 await asyncio.sleep(random.random() * self.pause)
 
@@ -70,9 +70,9 @@ class Numbered(scrapy.Spider):
         os.write(self.notes, b"%d\\n" % item["number"])
 
 
-def item(number):
+def item(number, most_bytes):
     """Every other item is the same in all runs."""
-    text = os.urandom(random.randint(10, 300)).hex() if number % 2 else "again and again"
+    text = os.urandom(random.randint(10, most_bytes)).hex() if number % 2 else "again and again"
     return {"number": number, "text": text, "checksum": hashlib.sha256(f"{number} {text}".encode()).hexdigest()}
 '''
 
@@ -95,8 +95,11 @@ async def deploy(app: App, *names: str) -> None:
             await app.projects.deploy(name, Path(archive.name), "1", by="experiment")
 
 
-def crawl(count: int = 0, *, pause: float = 0.0, child: bool = False, of: str = PROJECT) -> NewRun:
-    arguments: dict[str, Any] = {"count": count, "pause": pause} | ({"child": "yes"} if child else {})
+def crawl(
+    count: int = 0, *, pause: float = 0.0, most_bytes: int = 300, child: bool = False, of: str = PROJECT
+) -> NewRun:
+    arguments: dict[str, Any] = {"count": count, "pause": pause, "most_bytes": most_bytes}
+    arguments |= {"child": "yes"} if child else {}
     spec = RunSpec(spec={"spider": "numbered", "args": arguments, "isolation": "L1"}, retry=AGAIN)
     return NewRun(project=of, task="numbered", kind="spider", spec=spec)
 
@@ -146,7 +149,7 @@ class Field:
     def strike_zygote(self) -> None:
         self._strike(self.zygotes)
 
-    def _strike(self, find: Any, patience: float = 5.0) -> None:
+    def _strike(self, find: Any, patience: float = 20.0) -> None:
         """Kill one of those that are found; where there are none for a while, nobody."""
         until = time.monotonic() + patience
         while time.monotonic() < until:

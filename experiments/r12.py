@@ -38,6 +38,7 @@ PATIENCE_SECONDS = 180.0
 GONE_SECONDS = 20.0
 """How long what has ended may take to be gone."""
 
+SMALL_BYTES, LARGE_BYTES = 300, 80_000
 FEED_SECONDS = 0.2
 PIECE = 20
 """Runs whose items are compared at once."""
@@ -55,13 +56,15 @@ class Size:
     down: Span
     pause: float
     """How long a spider rests at most after every tenth item or so."""
+    large: int = 8
+    """One run in so many yields large items, so that it needs several files."""
     capacity: int = 4
     waiting: int = 4
     """Runs that are live at any time while others are killed."""
 
 
 REDUCED = Size(runs=8, items=200, kills=10, every=(0.3, 0.9), down=(0.0, 0.5), pause=0.2)
-FULL = Size(runs=100, items=1000, kills=100, every=(1.0, 5.0), down=(0.0, 3.0), pause=0.1, waiting=16)
+FULL = Size(runs=100, items=1000, kills=100, every=(1.0, 5.0), down=(0.0, 3.0), pause=0.1, large=25, waiting=16)
 SHOWING = Size(runs=3, items=200, kills=0, every=(0, 0), down=(0, 0), pause=0.2)
 
 
@@ -109,7 +112,8 @@ async def scene(report: Report, name: str, cluster: Cluster, app: App, size: Siz
     began, field = time.monotonic(), Field(cluster)
     await cluster.ready(app)
     await deploy(app)
-    await app.runs.submit([crawl(size.items, pause=size.pause) for _ in range(size.runs)])
+    sizes = [LARGE_BYTES if number % size.large == 0 else SMALL_BYTES for number in range(size.runs)]
+    await app.runs.submit([crawl(size.items, pause=size.pause, most_bytes=most) for most in sizes])
     everyone = [*victims, *passing(field)] if victims else []
     killing = Chaos(everyone, random.Random())
     async with meanwhile(field.follow):
