@@ -63,3 +63,17 @@ def test_fields_stay_in_their_order() -> None:
     (read,) = read_lines(b'{"item":{"z":1,"a":2}}')
     assert read is not None
     assert read[1] == '{"z":1,"a":2}'
+
+
+@pytest.mark.parametrize("more", ["", "\\u0000"], ids=["plain", "with care"])
+def test_an_item_is_no_deeper_than_everybody_can_read(more: str) -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"item":{"t":"' + more.encode() + b'","a":' + b"[" * levels + b"]" * levels + b"}}"
+
+    assert [read_lines(nested(199))[0] is None, read_lines(nested(200))[0] is None] == [False, True]
+    assert read_lines(nested(900)) == read_lines(nested(100_000)) == [None]
+
+
+def test_an_item_may_have_many_things_side_by_side() -> None:
+    line = b'{"item":{"a":[' + b",".join([b"[{}]"] * 1000) + b"]}}"
+    assert read_lines(line)[0] is not None

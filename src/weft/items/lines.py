@@ -14,6 +14,9 @@ from weft.clock import Moment
 LARGEST_ITEM = 16_000_000
 """Bytes that an item may take as a database is told of it; MariaDB keeps no more in one piece."""
 
+DEEPEST = 200
+"""How deep an item may be nested: whoever reads it later may stand deeper than we do, and could not."""
+
 LATEST: Moment = 2**53
 """No item is younger than that: it is the year 2255."""
 
@@ -48,6 +51,8 @@ def _read(line: bytes) -> Read | None:
     try:
         found = _line(line)
         data = _data(found.item)
+        if line.count(b"[") + line.count(b"{") > DEEPEST and _is_too_deep(data):
+            return None
         if b"\\u0000" not in line:
             text = str(found.item, "utf-8")
             return (found.at if 0 < found.at < LATEST else 0, text, fingerprint(data), data)
@@ -71,9 +76,21 @@ def _read_with_care(line: bytes) -> Read | None:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError, TypeError, KeyError):
         return None
+    if not isinstance(data, dict) or _is_too_deep(data):
+        return None
     at = found.get("at")
     known = isinstance(at, int) and 0 < at < LATEST
-    return (at if known else 0, text, fingerprint(data), data) if isinstance(data, dict) else None
+    return (at if known else 0, text, fingerprint(data), data)
+
+
+def _is_too_deep(data: Data) -> bool:
+    level: list[Any] = [data]
+    for _ in range(DEEPEST):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for group in inside for each in group if isinstance(each, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _clean(value: Any) -> Any:
