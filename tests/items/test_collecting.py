@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import OpenApp, SetClock, on_sqlite, sqlite_copy
 from tests.items.scene import Spider, counted, line, lines, start, stored
-from tests.runs.acting import Hand, events_of
+from tests.runs.acting import Hand, events_of, submit_many
 from weft.app import App, open_app
 from weft.config import Config
 from weft.db import schema
@@ -255,3 +255,12 @@ async def check_sends(app: App, keyed: bool, sends: list[tuple[int, int, int]], 
     things = (await app.datasets.things("shop", name, limit=100)).things
     assert len(things) == len({item["key"] if keyed else item["value"] for item in yielded})
     assert sum(thing.seen for thing in things) == len(yielded)
+
+
+async def test_thousands_of_attempts_may_tell_at_once(app: App) -> None:
+    hand = await Hand.join(app)
+    await submit_many(app, 1100, spec={"spider": "quotes"})
+    leases = [lease for _ in range(2) for lease in await hand.lease(1000)]
+    harvests = [Harvest(each.run_id, each.attempt, 1, line({"n": each.run_id})) for each in leases]
+    assert await app.protocol.collect(hand.id, harvests) == [2] * 1100
+    assert await app.protocol.collect(hand.id, harvests) == [2] * 1100

@@ -11,6 +11,7 @@ from tests.conftest import SetClock
 from tests.runs.acting import Hand, submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
+from weft.errors import Invalid, LeaseLost
 from weft.items.model import Harvest
 from weft.runs.log_shelf import open_log
 from weft.runs.model import Lease
@@ -132,3 +133,13 @@ async def test_a_key_gives_no_items_to_runs_from_before_it_was_made(app: App, cl
     await app.db.transact(lambda tx: store.forget(tx, clock.now))
     impostor = await enter(app, "home")
     assert await app.gate.collect(*impostor, [harvest(lease)]) == [0]
+
+
+async def test_more_lines_than_any_worker_sends_are_refused(app: App) -> None:
+    home = await enter(app, "home")
+    with pytest.raises(Invalid, match="lines in all"):
+        await app.gate.collect(*home, [Harvest(1, 1, 1, b"\n" * 200_000)])
+    with pytest.raises(Invalid, match="harvests"):
+        await app.gate.collect(*home, [Harvest(1, 1)] * 20_000)
+    with pytest.raises(LeaseLost):
+        await app.gate.collect(home[0], 999, [Harvest(1, 1)])

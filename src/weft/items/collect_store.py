@@ -19,6 +19,9 @@ run_stats, datasets, things = schema.run_stats, schema.datasets, schema.things
 
 SEEN = ("id", "key", "digest", "looks", "seen", "first_seen_at", "last_seen_at")
 
+MOST_AT_ONCE = 200
+"""Attempts that one statement names: SQLite reads no sentence of a thousand."""
+
 Place = tuple[int, int]
 """A run and an attempt of it."""
 
@@ -63,11 +66,14 @@ def named_since(tx: Transaction, worker_id: int, worker: str) -> Moment | None:
 
 def lock_stats(tx: Transaction, places: Collection[Place]) -> dict[Place, Any]:
     """What is known of these attempts; nobody else counts their items until this transaction has ended."""
-    if not places:
-        return {}
-    each = [and_(run_stats.c.run_id == run_id, run_stats.c.attempt == attempt) for run_id, attempt in sorted(places)]
-    query = select(run_stats).where(or_(*each)).order_by(run_stats.c.run_id, run_stats.c.attempt).with_for_update()
-    return {(row.run_id, row.attempt): row for row in tx.rows(query)}
+    found: dict[Place, Any] = {}
+    in_order = sorted(places)
+    for start in range(0, len(in_order), MOST_AT_ONCE):
+        part = in_order[start : start + MOST_AT_ONCE]
+        each = [and_(run_stats.c.run_id == run_id, run_stats.c.attempt == attempt) for run_id, attempt in part]
+        query = select(run_stats).where(or_(*each)).order_by(run_stats.c.run_id, run_stats.c.attempt)
+        found |= {(row.run_id, row.attempt): row for row in tx.rows(query.with_for_update())}
+    return found
 
 
 def begin_stats(tx: Transaction, place: Place, dataset_id: int, at: Moment) -> None:

@@ -19,7 +19,7 @@ from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import Conflict, LeaseLost, NotAllowed, NotFound, Unknown
+from weft.errors import NOT_SHOWN, Conflict, Invalid, LeaseLost, NotAllowed, NotFound, Unknown
 from weft.items.model import Harvest
 from weft.ports import Blobs, Broker
 from weft.projects.model import code_key
@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 MOST_OWNERS = 10_000
 MOST_ALERTS = 3
 """How many alerts one call may leave."""
+
+MOST_HARVESTS, MOST_LINES = 10_000, 100_000
+"""What one call may give; workers send far less."""
 
 BEATS_APART_SECONDS = 0.1
 """A beat may wait that long for others, so that hundreds of workers cost a few commits a second and not one each."""
@@ -102,7 +105,10 @@ class Gate:
         await self._watch(caller, worker_id, refused, "ship to")
 
     async def collect(self, caller: Caller, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
-        await self._own(caller, worker_id)
+        if await self._own(caller, worker_id) is None:
+            raise LeaseLost(str(worker_id))
+        if len(harvests) > MOST_HARVESTS or sum(each.lines.count(b"\n") for each in harvests) > MOST_LINES:
+            raise Invalid("harvests", NOT_SHOWN, f"they may be {MOST_HARVESTS}, and of {MOST_LINES} lines in all")
         awaited = await self._protocol.collect(worker_id, harvests)
         refused = {(each.run_id, each.attempt) for each, next_ in zip(harvests, awaited, strict=True) if next_ == 0}
         await self._watch(caller, worker_id, refused, "give items to")
