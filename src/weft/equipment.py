@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
 from weft.config import Config
+from weft.foreign_files import remove
 from weft.ports import Blobs
 from weft.workers.code import Shelf
 from weft.workers.echo import Echo
@@ -60,5 +60,5 @@ def sweep(folder: Path) -> int:
     for left in sorted(folder.iterdir()) if folder.is_dir() else ():
         swept += bool(sweep_group(left) + sweep_at_once(left))
         if not has_items(left):
-            shutil.rmtree(left, ignore_errors=True)
+            remove(left)
     return swept

@@ -6,13 +6,18 @@ Whoever reads for others with rights of its own follows no link, waits for no wr
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+REMOVED_WITHIN_SECONDS = 60.0
+"""After so long a folder is left as it is: somebody fills it as fast as it is emptied."""
 
 
 @contextmanager
@@ -60,6 +65,59 @@ def create(path: Path) -> int:
     """A descriptor of a new file, for its owner alone. What lay in its place is gone; what it led to is as it was."""
     path.unlink(missing_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | CAREFULLY, 0o600)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder and all in it, as far as that is allowed: however deep it is, and whatever was locked.
+
+    A folder inside another is moved up before it is emptied, so that no depth is too deep.
+    """
+    try:
+        with folder_at(path) as top:
+            if top is not None:
+                _empty(top, time.monotonic() + REMOVED_WITHIN_SECONDS)
+        path.rmdir()
+    except OSError:
+        return
+
+
+def _empty(top: int, until: float) -> None:
+    names = (f"~{number}" for number in itertools.count())
+    while (folders := _without_files(top)) and time.monotonic() < until:
+        for folder in folders:
+            _unlock(folder, top)
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | CAREFULLY, dir_fd=top)
+            try:
+                for deeper in _without_files(inner):
+                    _unlock(deeper, inner)
+                    os.rename(deeper, _free(names, top), src_dir_fd=inner, dst_dir_fd=top)
+            finally:
+                os.close(inner)
+            os.rmdir(folder, dir_fd=top)
+
+
+def _without_files(folder: int) -> list[str]:
+    """Remove everything that is no folder; returns the folders."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in found if is_folder]
+
+
+def _unlock(name: str, folder: int) -> None:
+    os.chmod(name, 0o700, dir_fd=folder)
+
+
+def _free(names: Iterator[str], folder: int) -> str:
+    """A name that nothing in the folder has."""
+    for name in names:
+        try:
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return name
+    raise AssertionError("names have no end")
 
 
 def _is_nothing(problem: OSError) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import sys
 import tempfile
 from asyncio.subprocess import Process
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import Rejected
+from weft.foreign_files import remove
 from weft.projects.ending import end_all, new_mark
 from weft.projects.model import Spider
 
@@ -93,7 +93,7 @@ class Checker:
             finally:
                 await asyncio.shield(end_all(process, mark))
         finally:
-            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            await asyncio.to_thread(remove, place)
 
     def _command(self, python: Path, root: Path, settings: str, walls: str) -> list[str | Path]:
         return [python, "-I", self._agent, "inspect", os.path.abspath(root), settings, walls]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from weft.foreign_files import remove
 
 HIDDEN = "."
 """Begins the name of a folder that is not locked yet."""
@@ -48,7 +49,7 @@ class Incoming:
         return place
 
     def give_back(self, place: Path) -> None:
-        shutil.rmtree(place, ignore_errors=True)
+        remove(place)
         if (lock := self._locks.pop(place, None)) is not None:
             os.close(lock)
 
@@ -58,7 +59,7 @@ class Incoming:
             if each.name.startswith(HIDDEN) and not _is_old(each):
                 continue
             if (lock := _locked(each)) is not None:
-                shutil.rmtree(each, ignore_errors=True)
+                remove(each)
                 os.close(lock)
 
 

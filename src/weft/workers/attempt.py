@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from weft.errors import NotFound, WeftError
+from weft.foreign_files import remove
 from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
 from weft.projects.model import CODED_KINDS, Code
 from weft.redaction import MaskedStream, Values, in_process
@@ -146,7 +146,7 @@ async def _see_through(running: Running, tools: Tools) -> None:
         ending, lost_place = _ending(running, ended, log_key), await _keep_place(running, tools.blobs)
         running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem, lost_place))))
     if running.folder is not None:
-        await asyncio.to_thread(shutil.rmtree, running.folder, True)
+        await asyncio.to_thread(remove, running.folder)
 
 
 async def _keep_place(running: Running, blobs: Blobs) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shutil
 from pathlib import Path
 
+from weft.foreign_files import remove
 from weft.workers.delivery import Delivery
 from weft.workers.item_spool import has_items
 
@@ -23,7 +23,7 @@ async def deliver_left_behind(folder: Path, delivery: Delivery) -> None:
         log.info("items were left behind", extra={"run_id": run_id, "attempt": attempt})
         delivery.add(run_id, attempt, left)
         await delivery.finish(run_id, attempt)
-        await asyncio.to_thread(shutil.rmtree, left, True)
+        await asyncio.to_thread(remove, left)
 
 
 def left_behind(folder: Path) -> list[Path]:

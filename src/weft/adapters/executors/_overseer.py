@@ -16,7 +16,7 @@ from weft.adapters.executors import _group
 from weft.adapters.executors._limits import Limits
 from weft.adapters.executors._marks import CENSUS, mark_of
 from weft.adapters.executors._progress import Progress
-from weft.adapters.executors._usage import Usage, folder_bytes, memory, proportional_memory, usage
+from weft.adapters.executors._usage import MANY_BYTES, Usage, folder_bytes, memory, proportional_memory, usage
 
 LOOK_SECONDS = 0.5
 PEEKS = 5
@@ -86,6 +86,8 @@ class Overseer:
         self._walk_again_at = ended + WALK_SHARE * (ended - began)
         if used <= self._limits.disk_bytes:
             return None
+        if used == MANY_BYTES:
+            return "disk_limit", "its folders lie too deep in each other to be measured"
         return "disk_limit", f"its files take up {_mib(used)}, {_mib(self._limits.disk_bytes)} are allowed"
 
     def _stalled(self) -> tuple[str, str] | None:
