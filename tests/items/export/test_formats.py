@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.items.export.gathering import written
-from weft.errors import Conflict
+from weft.errors import Conflict, Invalid
 from weft.items.export.formats import Format, exported
 
 ROWS: list[dict[str, Any]] = [
@@ -80,6 +80,14 @@ async def test_no_text_is_a_formula(begin: str) -> None:
 async def test_a_table_of_no_rows_is_empty_or_a_header() -> None:
     assert await written(Format.CSV, []) == b""
     assert read_csv(await written(Format.CSV, [], ("a", "b"))) == [["a", "b"]]
+
+
+@pytest.mark.parametrize("format", [Format.CSV, Format.PARQUET])
+async def test_a_table_of_any_number_of_columns_is_refused(format: Format) -> None:
+    rows = [{f"field {number}": 1} for number in range(5_001)]
+    with pytest.raises(Invalid, match="name those that you want"):
+        await written(format, rows)
+    assert await written(format, rows, ("field 7",))
 
 
 async def test_a_column_that_appears_while_a_table_is_written_ends_it() -> None:

@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from weft.errors import AdapterMissing
-from weft.items.export.rows import Fields, Row, Rows, Source, changed_meanwhile, json_text, refuse_others
+from weft.items.export.rows import (
+    Fields,
+    Row,
+    Rows,
+    Source,
+    changed_meanwhile,
+    check_columns,
+    json_text,
+    refuse_others,
+)
 
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16_000_000
@@ -56,6 +65,7 @@ async def kinds_of(rows: Rows, fields: Fields) -> dict[str, str]:
     async for row in rows:
         for name, value in row.items() if not fields else ((name, row.get(name)) for name in fields):
             found[name] = _joined(found.get(name), _kind(value))
+        check_columns(found)
     return {name: kind or TEXT for name, kind in found.items()}
 
 

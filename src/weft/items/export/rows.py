@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from weft.errors import Conflict
+from weft.errors import NOT_SHOWN, Conflict, Invalid
 
 Row = Mapping[str, Any]
 Rows = AsyncIterator[Row]
@@ -16,6 +16,8 @@ Source = Callable[[], Rows]
 
 Fields = tuple[str, ...]
 PIECE_BYTES = 65_536
+MOST_COLUMNS = 5_000
+"""A table with more is of no use to anybody, and each of its rows would have all of them."""
 SCALARS = (str, int, float, bool, type(None))
 
 
@@ -37,7 +39,13 @@ async def fields_of(rows: Rows) -> Fields:
     async for row in rows:
         if not row.keys() <= found.keys():
             found |= dict.fromkeys(row)
+            check_columns(found)
     return tuple(found)
+
+
+def check_columns(found: Collection[str]) -> None:
+    if len(found) > MOST_COLUMNS:
+        raise Invalid("fields", NOT_SHOWN, f"the items have more than {MOST_COLUMNS}; name those that you want")
 
 
 def chosen(row: Row, fields: Fields) -> Row:
