@@ -16,6 +16,7 @@ class Stat:
     """The few fields of /proc/PID/stat that tell one process from another."""
 
     state: str
+    parent: int
     group: int
     started: int
     """In clock ticks since boot: with the process id, unique until the machine restarts."""
@@ -29,7 +30,7 @@ def stat(pid: int) -> Stat | None:
         return None
     # The name in brackets may hold anything, brackets and spaces too.
     fields = text.rpartition(")")[2].split()
-    return Stat(fields[0], int(fields[2]), int(fields[19]))
+    return Stat(fields[0], int(fields[1]), int(fields[2]), int(fields[19]))
 
 
 def members(group: int) -> list[int]:

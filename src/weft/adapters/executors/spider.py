@@ -27,7 +27,8 @@ from weft.adapters.executors._crawl import (
 from weft.adapters.executors._output import Output
 from weft.adapters.executors._overseer import Overseer, sweep_run
 from weft.adapters.executors._process import Process
-from weft.adapters.executors._zygotes import AGENT, Fork, Unready, Zygotes
+from weft.adapters.executors._zygote import AGENT, Fork, Unready
+from weft.adapters.executors._zygotes import Zygotes
 from weft.errors import Invalid
 from weft.foreign_files import read_at_most
 from weft.ports import Breaker, Ended, ReadyCode, Work
