@@ -220,6 +220,35 @@ class Nonsense(scrapy.Spider):
         inside["self"] = inside
         yield {"thing": object()}
         yield inside
+
+
+class Deep(scrapy.Spider):
+    """Leaves folders in folders in folders."""
+
+    name = "deep"
+
+    async def start(self):
+        for _ in range(1_500):
+            os.mkdir("d")
+            os.chdir("d")
+        yield {}
+
+
+class Tampers(scrapy.Spider):
+    """Leaves pipes and links where its worker looks for what it has to say."""
+
+    name = "tampers"
+
+    async def start(self):
+        os.rename("../items", "../elsewhere")
+        os.mkfifo("../items")
+        for name in ("stats.json", "end.json"):
+            if os.path.lexists(f"../{name}"):
+                os.unlink(f"../{name}")
+        os.mkfifo("../stats.json")
+        os.symlink("/etc/passwd", "../end.json")
+        os._exit(0)
+        yield {}
 '''
 
 
@@ -256,6 +285,8 @@ ROGUES = (
     Rogue("tiny", "item_limit", "1000 items", {"items": 1000}),
     Rogue("hangs", "stalled", "for 1 s", {"stalled_seconds": 1}),
     Rogue("nonsense", "failed", "2 of 2 items were refused"),
+    Rogue("deep", "succeeded", ""),
+    Rogue("tampers", "failed", "it ended without a word"),
 )
 
 

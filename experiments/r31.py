@@ -1,6 +1,6 @@
 """R31: a bad spider harms only itself.
 
-Spiders that are bad in 15 ways (memory, processes, descriptors, CPU in C, files, logs, signals, daemons, cores, items)
+Spiders that are bad in 17 ways (memory, processes, descriptors, CPU in C, files, logs, signals, daemons, cores, items)
 run beside good ones on one worker. Each bad run must end with the name of the limit that it met, the good ones well and
 about as fast as without them, and of the bad ones no process, folder, mount or open file may be left. Red control:
 nobody watches what a run uses, and nobody looks for what it has left behind.
@@ -62,7 +62,7 @@ def some(*names: str) -> tuple[Rogue, ...]:
 
 
 IN_SHORT = {"L1": ROGUES, "L2": some("forks", "daemon", "aborts")}
-REDUCED = Size(levels=IN_SHORT, together=5, beside=2, control=6, slower=4.0)
+REDUCED = Size(levels=IN_SHORT, together=6, beside=2, control=6, slower=4.0)
 """Several bad runs at a time, on two cores that others use too: good ones may take four times as long."""
 FULL = Size(levels={"L1": ROGUES * 3, "L2": ROGUES}, together=1, beside=4, control=40, slower=1.25)
 SHOWING = Size(
