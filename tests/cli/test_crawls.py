@@ -89,15 +89,9 @@ def test_a_run_that_is_no_crawl_is_not_counted(shell: Shell) -> None:
 
 
 def test_a_crawl_is_shown_with_what_it_brought(shell: Shell) -> None:
-    crawl(shell, TEA, finish_reason="finished", **STATS)
-    shown = dict(re.findall(r"^(\w[\w ]*?)  +(.+)$", shell.ok("runs", "show", "1").out, re.MULTILINE))
-    assert {name: shown[name] for name in ("dataset", "items", "pages", "errors", "closed as")} == {
-        "dataset": "drinks",
-        "items": "1 item",
-        "pages": "7",
-        "errors": "1",
-        "closed as": "finished",
-    }
+    crawl(shell, TEA)
+    shown = shell.ok("runs", "show", "1").out
+    assert re.search(r"^dataset +drinks\nitems +1 item$", shown, re.MULTILINE)
 
 
 def test_on_a_terminal_a_line_below_the_log_counts(shell: Shell) -> None:

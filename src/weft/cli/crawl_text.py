@@ -65,7 +65,7 @@ async def ending_lines(app: App, run: Run) -> list[str]:
     """What a crawl that has ended has brought, where that is, and what was unusual; nothing of other runs."""
     if run.kind != KIND:
         return []
-    told = await app.items.stats(run.id)
+    told = whole(run, await app.items.stats(run.id))
     where = await _where(app, run, told)
     lines = [f"{_harvest(told)}{where}"] if where or run.state == "succeeded" else []
     if errors := _errors(told[-1:]):
@@ -73,25 +73,22 @@ async def ending_lines(app: App, run: Run) -> list[str]:
     return [escaped(line) for line in (*lines, *(f"unusual: {mark}" for mark in marks(told)))]
 
 
+def whole(run: Run, told: Sequence[AttemptStats]) -> Sequence[AttemptStats]:
+    """The attempts that count: a crawl that kept its place went on with each of them, another began anew."""
+    return told if run.spec.spec.get("resumable") else told[-1:]
+
+
 def marks(told: Sequence[AttemptStats]) -> list[str]:
     """What a run differs in from those before it, in sentences."""
     return [str(mark["text"]) for each in told if each.drift for mark in each.drift.get("marks", ())]
 
 
-def crawl_fields(told: Sequence[AttemptStats]) -> list[tuple[str, object]]:
-    """What `weft runs show` says of a crawl."""
+def crawl_fields(run: Run, told: Sequence[AttemptStats]) -> list[tuple[str, object]]:
+    """What `weft runs show` says of a crawl, beside its result."""
     if not told:
         return []
-    last = told[-1]
-    return [
-        ("dataset", last.dataset),
-        ("items", _harvest(told)),
-        ("pages", _count(last, "response_received_count")),
-        ("errors", _errors([last])),
-        ("closed as", last.stats.get("finish_reason")),
-        ("isolation", last.stats.get("weft/isolation")),
-        *(("unusual", mark) for mark in marks(told)),
-    ]
+    counted = whole(run, told)
+    return [("dataset", told[-1].dataset), ("items", _harvest(counted)), *(("unusual", mark) for mark in marks(told))]
 
 
 async def _where(app: App, run: Run, told: Sequence[AttemptStats]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli.crawl_text import KIND, CrawlLine, counts_text
 from weft.cli.output import clipped, note, span
 from weft.runs.log_records import LogParser, LogRecord, LogText
-from weft.runs.model import ENDED, Run
+from weft.runs.model import ENDED, HELD, Run
 
 if TYPE_CHECKING:
     from weft.app import App
@@ -90,7 +90,7 @@ class LogFollower:
         if run.state == "queued" and not self._told:
             self._told = True
             self._line.hide()
-            note(f"run {run.id} waits {'for its next attempt' if run.attempt else 'for a worker'}")
+            note(f"run {run.id} {_wait(run)}")
 
 
 class Progress:
@@ -168,6 +168,12 @@ async def stay(app: App, run_id: int, *, wait: bool, follow: bool, quiet: bool) 
     if wait or follow:
         return (await until_ended(app, [run_id], None))[0]
     return None
+
+
+def _wait(run: Run) -> str:
+    if run.not_before == HELD:
+        return f"is paused; `weft runs resume {run.id}` lets it go on"
+    return f"waits {'for its next attempt' if run.attempt else 'for a worker'}"
 
 
 def _why(run: Run) -> str:

@@ -63,7 +63,7 @@ def show(context: typer.Context, run_id: RunId) -> None:
     from weft.cli.run_text import run_text
     from weft.documents.runs import run_document
 
-    answer(context, run_document(run, attempts), lambda: run_text(run, attempts, crawl_fields(told)))
+    answer(context, run_document(run, attempts), lambda: run_text(run, attempts, crawl_fields(run, told)))
 
 
 async def _stats(weft: Roots, run: Run) -> list[AttemptStats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from weft.db.database import Database, Transaction
 from weft.events import Fact
 from weft.items import compare_store as store
 from weft.items.drift import MOST, Mark, Profile, drift
+from weft.items.store import items_of, whole_attempts
 
 MOST_AT_ONCE = 20
 SAMPLE = 1000
@@ -43,8 +44,10 @@ class Comparer:
     def _compare(self, tx: Transaction) -> int:
         ended = store.uncompared(tx, MOST_AT_ONCE)
         for row in ended:
-            is_whole = row.state == "succeeded" and row.attempt == row.last_attempt
-            profile = profile_of(row, store.sample(tx, row.run_id, row.attempt, SAMPLE)) if is_whole else None
+            is_whole = row.state == "succeeded" and whole_attempts(tx, row.run_id) == {row.last_attempt} == {
+                row.attempt
+            }
+            profile = profile_of(row, _sample(tx, row)) if is_whole else None
             marks = self._marks(tx, row, profile) if profile is not None else []
             store.compared(tx, row.run_id, row.attempt, _text(profile), _text({"marks": marks} if marks else None))
             if marks:
@@ -57,10 +60,14 @@ class Comparer:
         return drift(profile, [msgspec.json.decode(each, type=Profile) for each in before])
 
 
-def profile_of(row: Any, sample: Sequence[str]) -> Profile:
+def _sample(tx: Transaction, row: Any) -> list[dict[str, Any]]:
+    return [each.data for each in items_of(tx, (row.run_id, row.attempt), 0, SAMPLE)[0]]
+
+
+def profile_of(row: Any, sample: Sequence[Mapping[str, Any]]) -> Profile:
     """A finished run in figures."""
     stats = {name: value for name, value in msgspec.json.decode(row.stats).items() if _is_number(value)}
-    filled = Counter(name for text in sample for name, value in _fields(text) if value not in (None, "", [], {}))
+    filled = Counter(name for data in sample for name, value in data.items() if _is_filled(name, value))
     answers = {name.removeprefix(STATUS): count for name, count in stats.items() if name.startswith(STATUS)}
     responses = sum(answers.values()) or 1
     return Profile(
@@ -77,10 +84,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
-def _fields(text: str) -> list[tuple[str, Any]]:
-    data = msgspec.json.decode(text)
-    named = data.items() if isinstance(data, dict) else ()
-    return [(name, value) for name, value in named if len(name) <= LONGEST_FIELD]
+def _is_filled(name: str, value: object) -> bool:
+    return len(name) <= LONGEST_FIELD and value not in (None, "", [], {})
 
 
 def _text(value: object) -> str | None:

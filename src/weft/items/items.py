@@ -55,7 +55,7 @@ class Items:
             after, left = part.next, None if left is None else left - len(part.rows)
 
     async def page(self, wanted: Selection, after: Cursor = BEGIN, *, limit: int = PAGE) -> Slice:
-        """The next ``limit`` items at most. Where conditions are rarely met, there may be fewer, and more to come."""
+        """The next ``limit`` items at most. Of large ones, or where conditions are rarely met, there may be fewer."""
         return await self._db.read(lambda tx: _page(tx, wanted, after, limit))
 
     async def stats(self, run_id: int) -> list[AttemptStats]:
@@ -79,7 +79,10 @@ def _page(tx: Transaction, wanted: Selection, after: Cursor, limit: int) -> Slic
                     return Slice(found, place)
         if following is None:
             return Slice(found, None)
+        is_large = bool(rows) and len(rows) < count and following == place
         place = following
+        if is_large:
+            break
     return Slice(found, place)
 
 
@@ -89,18 +92,18 @@ class _Attempts:
     def __init__(self, tx: Transaction, wanted: Selection) -> None:
         self._tx, self._run_id = tx, wanted.run_id
         self._dataset_id = dataset_in(tx, wanted.project, wanted.dataset).id if wanted.dataset else 0
-        self._only: int | None = None
+        self._only: frozenset[int] | None = None
         if wanted.run_id is not None and not wanted.all_attempts:
-            last = store.last_attempt(tx, wanted.run_id)
-            self._only = wanted.attempt if wanted.attempt is not None else last or 0
+            whole = store.whole_attempts(tx, wanted.run_id) if wanted.attempt is None else {wanted.attempt}
+            self._only = frozenset(whole)
 
     def read(self, after: Cursor, count: int) -> tuple[list[Row], Cursor | None]:
         """The next ``count`` items at most, all of one attempt, and where to go on."""
         at = self._first() if after == BEGIN else after[:2]
         if at is None:
             return [], None
-        rows = store.items_of(self._tx, at, after[2], count) if self._is_wanted(at) else []
-        if len(rows) == count:
+        rows, more = store.items_of(self._tx, at, after[2], count) if self._is_wanted(at) else ([], False)
+        if more:
             return rows, self.place(rows[-1])
         following = self._following(at)
         return rows, None if following is None else (*following, 0)
@@ -109,20 +112,21 @@ class _Attempts:
         return (row.run_id, row.attempt, row.seq)
 
     def _first(self) -> Place | None:
-        if self._run_id is not None and self._only is not None:
-            return (self._run_id, self._only)
         return self._following((0, -1))
 
     def _is_wanted(self, at: Place) -> bool:
         """Whether an attempt is one of those that are looked at: whoever asks says where to go on, and may be wrong."""
         if self._run_id is None:
             return store.is_in_dataset(self._tx, self._dataset_id, at)
-        return at[0] == self._run_id and self._only in (None, at[1])
+        return at[0] == self._run_id and (self._only is None or at[1] in self._only)
 
     def _following(self, at: Place) -> Place | None:
         if self._run_id is None:
             return store.next_of_dataset(self._tx, self._dataset_id, at)
-        return store.next_of_run(self._tx, self._run_id, at[1]) if self._only is None else None
+        if self._only is None:
+            return store.next_of_run(self._tx, self._run_id, at[1])
+        later = [attempt for attempt in self._only if attempt > at[1]]
+        return (self._run_id, min(later)) if later else None
 
 
 class _Looks:
@@ -132,8 +136,8 @@ class _Looks:
         self._tx, self._dataset_id = tx, dataset_in(tx, wanted.project, wanted.dataset).id
 
     def read(self, after: Cursor, count: int) -> tuple[list[Row], Cursor | None]:
-        rows = store.newest_looks(self._tx, self._dataset_id, after[0], count)
-        return rows, self.place(rows[-1]) if len(rows) == count else None
+        rows, more = store.newest_looks(self._tx, self._dataset_id, after[0], count)
+        return rows, self.place(rows[-1]) if more else None
 
     def place(self, row: Row) -> Cursor:
         return (row.thing_id, 0, 0)

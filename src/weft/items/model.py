@@ -40,7 +40,7 @@ class Selection:
 
     run_id: int | None = None
     attempt: int | None = None
-    """Of the run: the last one that has yielded anything unless told."""
+    """Of the run: the last one that has yielded anything unless told, with those that it went on from."""
     all_attempts: bool = False
     project: str = ""
     dataset: str = ""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, and_, func, or_, select, update
+from sqlalchemy import Select, and_, case, func, or_, select, update
 
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.items.collect_store import Place, dataset_of
 from weft.items.model import AttemptStats, Dataset, Look, Row, Thing
+from weft.runs.model import NOT_KEPT, Outcome, RunSpec
 
 items, looks, things, run_stats, datasets = (
     schema.items,
@@ -21,37 +22,66 @@ items, looks, things, run_stats, datasets = (
     schema.datasets,
 )
 
+runs, attempts = schema.runs, schema.attempts
+
 _decode = msgspec.json.decode
 
+SMALL = 50_000
+"""Data of so many characters is read together with that of others, larger one by one."""
+MOST_TOGETHER = 16_000_000
+"""Characters of data that one page reads; what is more waits for the next."""
 
-def items_of(tx: Transaction, place: Place, after: int, limit: int) -> list[Row]:
-    """Items of one attempt with numbers above ``after``."""
+_small = case((func.length(looks.c.data) <= SMALL, looks.c.data)).label("data")
+
+
+def items_of(tx: Transaction, place: Place, after: int, limit: int) -> tuple[list[Row], bool]:
+    """Items of one attempt with numbers above ``after``, and whether there may be more: of large ones come fewer."""
     query = (
-        select(items.c.run_id, items.c.attempt, items.c.seq, items.c.at, items.c.thing_id, looks.c.data)
+        select(items.c.run_id, items.c.attempt, items.c.seq, items.c.at, items.c.thing_id, looks.c.number, _small)
         .join_from(items, looks, and_(looks.c.thing_id == items.c.thing_id, looks.c.number == items.c.look))
         .where(items.c.run_id == place[0], items.c.attempt == place[1], items.c.seq > after)
         .order_by(items.c.seq)
         .limit(limit)
     )
-    return [_row(row) for row in tx.rows(query)]
+    return _rows(tx, tx.rows(query), limit)
 
 
-def newest_looks(tx: Transaction, dataset_id: int, after: int, limit: int) -> list[Row]:
-    """What the things of a dataset with ids above ``after`` looked like last."""
+def newest_looks(tx: Transaction, dataset_id: int, after: int, limit: int) -> tuple[list[Row], bool]:
+    """What the things of a dataset with ids above ``after`` looked like last, and whether there may be more."""
+    thing_id = things.c.id.label("thing_id")
     query = (
-        select(looks.c.run_id, looks.c.attempt, looks.c.seq, looks.c.at, things.c.id, looks.c.data)
+        select(looks.c.run_id, looks.c.attempt, looks.c.seq, looks.c.at, thing_id, looks.c.number, _small)
         .join_from(things, looks, and_(looks.c.thing_id == things.c.id, looks.c.number == things.c.looks))
         .where(things.c.dataset_id == dataset_id, things.c.id > after)
         .order_by(things.c.dataset_id, things.c.id)
         .limit(limit)
     )
-    return [_row(row) for row in tx.rows(query)]
+    return _rows(tx, tx.rows(query), limit)
 
 
 def last_attempt(tx: Transaction, run_id: int) -> int | None:
     """The last attempt of a run that has told anything."""
     found: int | None = tx.value(select(func.max(run_stats.c.attempt)).where(run_stats.c.run_id == run_id))
     return found
+
+
+def whole_attempts(tx: Transaction, run_id: int) -> frozenset[int]:
+    """The attempts that together are what a run has yielded, each item once.
+
+    That is the last one, and of a crawl that kept its place also those that were given back with it: the others
+    began where they had stopped.
+    """
+    last = last_attempt(tx, run_id)
+    if last is None:
+        return frozenset()
+    spec = tx.value(select(runs.c.spec).where(runs.c.id == run_id))
+    if last <= 1 or not msgspec.json.decode(spec, type=RunSpec).spec.get("resumable"):
+        return frozenset({last})
+    ended = select(attempts.c.attempt, attempts.c.reason).where(
+        attempts.c.run_id == run_id, attempts.c.attempt < last, attempts.c.outcome == Outcome.RELEASED
+    )
+    kept = {row.attempt for row in tx.rows(ended) if NOT_KEPT not in (row.reason or "")}
+    return frozenset({last, *kept})
 
 
 def is_in_dataset(tx: Transaction, dataset_id: int, place: Place) -> bool:
@@ -114,15 +144,22 @@ def count_items(tx: Transaction, dataset_id: int) -> int:
 
 def things_of(
     tx: Transaction, dataset_id: int, *, below: int, limit: int, run_id: int | None = None, changed: bool = False
-) -> list[Thing]:
-    """Things with ids below ``below``, newest first; only those that a run found new, or with ``changed`` otherwise."""
+) -> tuple[list[Thing], bool]:
+    """Things with ids below ``below``, newest first, and whether there may be more: of large ones come fewer.
+
+    With ``run_id`` only those that this run found new, or with ``changed`` otherwise than before.
+    """
     query = _things().where(things.c.dataset_id == dataset_id)
+    query = query.order_by(things.c.dataset_id.desc(), things.c.id.desc())
     if run_id is None:
-        query = query.where(things.c.id < below).order_by(things.c.dataset_id.desc(), things.c.id.desc())
-        return [_thing(row) for row in tx.rows(query.limit(limit))]
-    ids = _shown_in(tx, run_id, below, limit, changed)
-    found = {row.id: _thing(row) for row in tx.rows(query.where(things.c.id.in_(ids)))} if ids else {}
-    return [found[each] for each in ids if each in found]
+        rows = tx.rows(query.where(things.c.id < below).limit(limit))
+        is_full = len(rows) == limit
+    else:
+        ids = _shown_in(tx, run_id, below, limit, changed)
+        rows = tx.rows(query.where(things.c.id.in_(ids))) if ids else ()
+        is_full = bool(rows) and len(ids) == limit
+    found = [_thing(row, text) for row, text in _whole(tx, rows)]
+    return found, is_full or len(found) < len(rows)
 
 
 def _shown_in(tx: Transaction, run_id: int, below: int, limit: int, changed: bool) -> Sequence[int]:
@@ -132,20 +169,39 @@ def _shown_in(tx: Transaction, run_id: int, below: int, limit: int, changed: boo
 
 
 def thing(tx: Transaction, dataset_id: int, thing_id: int) -> Thing | None:
-    row = tx.execute(_things().where(things.c.id == thing_id, things.c.dataset_id == dataset_id)).first()
-    return None if row is None else _thing(row)
+    rows = tx.rows(_things().where(things.c.id == thing_id, things.c.dataset_id == dataset_id))
+    return next((_thing(row, text) for row, text in _whole(tx, rows)), None)
 
 
 def looks_of(tx: Transaction, thing_id: int, limit: int) -> list[Look]:
     """How a thing looked, newest first."""
-    query = select(looks).where(looks.c.thing_id == thing_id).order_by(looks.c.number.desc()).limit(limit)
+    columns = (looks.c.thing_id, looks.c.number, looks.c.at, looks.c.run_id, looks.c.attempt, looks.c.seq, _small)
+    rows = tx.rows(select(*columns).where(looks.c.thing_id == thing_id).order_by(looks.c.number.desc()).limit(limit))
     names = ("number", "at", "run_id", "attempt", "seq")
-    return [Look(**{name: getattr(row, name) for name in names}, data=_decode(row.data)) for row in tx.rows(query)]
+    return [Look(**{name: getattr(row, name) for name in names}, data=_decode(text)) for row, text in _whole(tx, rows)]
 
 
-def _row(row: Any) -> Row:
-    run_id, attempt, seq, at, thing_id, data = row
-    return Row(run_id, attempt, seq, at, thing_id, _decode(data))
+def _rows(tx: Transaction, rows: Sequence[Any], limit: int) -> tuple[list[Row], bool]:
+    found = [
+        Row(row.run_id, row.attempt, row.seq, row.at, row.thing_id, _decode(text)) for row, text in _whole(tx, rows)
+    ]
+    return found, len(rows) == limit or len(found) < len(rows)
+
+
+def _whole(tx: Transaction, rows: Sequence[Any]) -> Iterator[tuple[Any, str]]:
+    """Rows with their data, until that is enough for one page; of ``rows``, at least the first."""
+    size = 0
+    for row in rows:
+        text = row.data if row.data is not None else _data_of(tx, row.thing_id, row.number)
+        yield row, text
+        size += len(text)
+        if size > MOST_TOGETHER:
+            return
+
+
+def _data_of(tx: Transaction, thing_id: int, number: int) -> str:
+    same = and_(looks.c.thing_id == thing_id, looks.c.number == number)
+    return str(tx.value(select(looks.c.data).where(same)))
 
 
 def _place(rows: Sequence[Any]) -> Place | None:
@@ -153,11 +209,11 @@ def _place(rows: Sequence[Any]) -> Place | None:
 
 
 def _things() -> Select[Any]:
-    return select(things, looks.c.data).join_from(
+    return select(things, looks.c.thing_id, looks.c.number, _small).join_from(
         things, looks, and_(looks.c.thing_id == things.c.id, looks.c.number == things.c.looks)
     )
 
 
-def _thing(row: Any) -> Thing:
+def _thing(row: Any, text: str) -> Thing:
     names = ("id", "key", "looks", "seen", "first_seen_at", "last_seen_at", "last_run_id")
-    return Thing(**{name: getattr(row, name) for name in names}, data=_decode(row.data))
+    return Thing(**{name: getattr(row, name) for name in names}, data=_decode(text))

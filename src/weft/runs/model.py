@@ -65,6 +65,8 @@ class Outcome(StrEnum):
     """Given back by a draining worker or an open circuit breaker; counts for nothing."""
 
 
+NOT_KEPT = "its place was not kept"
+"""What the reason of an attempt says where the next one cannot go on where it stopped."""
 LIMITS = ("oom", "cpu_limit", "disk_limit", "log_limit", "item_limit", "processes", "stalled")
 """Outcomes of an attempt that met a limit; not tried again unless its task says so."""
 

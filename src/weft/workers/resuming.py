@@ -17,7 +17,7 @@ from weft.foreign_files import create, file_at
 from weft.ports import Blobs
 from weft.projects.archive import unpack
 from weft.projects.model import Limits
-from weft.runs.model import Lease
+from weft.runs.model import NOT_KEPT, Lease
 
 log = logging.getLogger(__name__)
 
@@ -49,15 +49,15 @@ async def keep(blobs: Blobs, run_id: int, folder: Path) -> str:
     """Keep the place; empty, or why that was not possible. Then the one that was kept before stays."""
     packed = folder / "place.tar.gz"
     if not _is_closed(folder):
-        return "its place was not kept: it ended before it had closed"
+        return f"{NOT_KEPT}: it ended before it had closed"
     try:
         await asyncio.to_thread(_pack, folder / PLACE, packed)
         if packed.stat().st_size > LARGEST:
-            return f"its place was not kept: it has more than {LARGEST} bytes"
+            return f"{NOT_KEPT}: it has more than {LARGEST} bytes"
         await blobs.put(_key(run_id), await asyncio.to_thread(packed.read_bytes))
     except (OSError, WeftError) as problem:
         log.error("place not kept", extra={"run_id": run_id, "why": str(problem)})
-        return f"its place was not kept: {problem}"
+        return f"{NOT_KEPT}: {problem}"
     return ""
 
 
