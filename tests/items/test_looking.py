@@ -11,7 +11,8 @@ from tests.items.scene import AT, Spider, start
 from weft.app import App
 from weft.errors import Invalid, NotFound
 from weft.items import items as items_module
-from weft.items.datasets import ThingFilter
+from weft.items import store
+from weft.items.datasets import NEWEST, ThingFilter
 from weft.items.items import BEGIN
 from weft.items.model import Condition, Selection
 
@@ -152,3 +153,28 @@ async def test_a_place_in_another_run_shows_nothing_of_that_run(app: App) -> Non
     ):
         part = await app.items.page(wanted, (foreign.run_id, foreign.lease.attempt, 0))
         assert [row.run_id for row in part.rows if row.run_id != own.run_id] == []
+
+
+async def test_of_large_items_a_page_has_fewer_and_none_is_left_out(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_TOGETHER", 150_000)
+    first = await crawl(app, *({"n": n, "text": "é" * (60_000 if n % 2 else 10)} for n in range(9)))
+    wanted = [
+        Selection(run_id=first.run_id),
+        Selection(project="shop", dataset="quotes"),
+        Selection(project="shop", dataset="quotes", every=True),
+        Selection(project="shop", dataset="quotes", where=(Condition("text", "é", part=True),)),
+    ]
+    for each in wanted:
+        part = await app.items.page(each)
+        assert 0 < len(part.rows) < 9
+        assert [row.data["n"] async for row in app.items.rows(each)] == list(range(9))
+    seen: list[object] = []
+    below: int | None = NEWEST
+    while below is not None:
+        found = await app.datasets.things("shop", "quotes", below=below)
+        assert len(found.things) < 9
+        seen, below = [*seen, *(thing.data["n"] for thing in found.things)], found.next
+    assert seen == list(range(8, -1, -1))
+    assert 0 < (await app.datasets.fields("shop", "quotes")).sampled < 9
+    thing, looks = await app.datasets.thing("shop", "quotes", found.things[-1].id + 1)
+    assert (len(thing.data["text"]), [look.number for look in looks]) == (60_000, [1])

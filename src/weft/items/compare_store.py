@@ -10,7 +10,7 @@ from sqlalchemy import and_, select, update
 from weft.db import schema
 from weft.db.database import Transaction
 
-run_stats, runs, items, looks = schema.run_stats, schema.runs, schema.items, schema.looks
+run_stats, runs = schema.run_stats, schema.runs
 
 
 def uncompared(tx: Transaction, limit: int) -> Sequence[Any]:
@@ -28,13 +28,6 @@ def profiles_before(tx: Transaction, dataset_id: int, run_id: int, limit: int) -
         run_stats.c.dataset_id == dataset_id, run_stats.c.run_id < run_id, run_stats.c.profile.is_not(None)
     )
     return [row.profile for row in tx.rows(query.order_by(run_stats.c.run_id.desc()).limit(limit))]
-
-
-def sample(tx: Transaction, run_id: int, attempt: int, limit: int) -> list[str]:
-    """Some items of an attempt, as JSON."""
-    same = and_(looks.c.thing_id == items.c.thing_id, looks.c.number == items.c.look)
-    query = select(looks.c.data).join(items, same).where(items.c.run_id == run_id, items.c.attempt == attempt)
-    return [row.data for row in tx.rows(query.order_by(items.c.seq).limit(limit))]
 
 
 def compared(tx: Transaction, run_id: int, attempt: int, profile: str | None, drift: str | None) -> None:

@@ -168,7 +168,7 @@ class Datasets:
 
         def work(tx: Transaction) -> tuple[Dataset, list[Thing]]:
             dataset = dataset_in(tx, project, name)
-            return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=SAMPLE)
+            return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=SAMPLE)[0]
 
         dataset, things = await self._db.read(work)
         sampled, fields = shape(thing.data for thing in things)
@@ -189,15 +189,17 @@ def _things(tx: Transaction, dataset_id: int, wanted: ThingFilter, below: int, l
     count = PAGE if wanted.is_picky else limit + 1
     found: list[Thing] = []
     for _ in range(0, MOST_SCANNED, PAGE):
-        seen = store.things_of(tx, dataset_id, below=below, limit=count, run_id=run_id, changed=changed)
+        seen, more = store.things_of(tx, dataset_id, below=below, limit=count, run_id=run_id, changed=changed)
         for thing in seen:
             below = thing.id
             if wanted.allows(thing):
                 found.append(thing)
                 if len(found) > limit:
                     return Things(found[:limit], found[limit - 1].id)
-        if len(seen) < count:
+        if not more:
             return Things(found, None)
+        if len(seen) < count:  # they are large
+            break
     return Things(found, below)
 
 
