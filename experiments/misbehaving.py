@@ -19,13 +19,11 @@ from weft.runs.model import NewRun, RunSpec
 
 PROJECT = "rogues"
 GOOD = "good"
-MIB = 2**20
 
 SPIDERS = '''
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -54,7 +52,7 @@ class Memory(scrapy.Spider):
 
     async def start(self):
         held = []
-        for _ in range(20):
+        while len(held) < 20:
             held.append(os.urandom(20 * MIB))
             await asyncio.sleep(0.05)
         await asyncio.sleep(A_MINUTE)
@@ -146,10 +144,9 @@ class Stubborn(scrapy.Spider):
     name = "stubborn"
 
     async def start(self):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        until = time.monotonic() + A_MINUTE
-        while time.monotonic() < until:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        for _ in range(10 * A_MINUTE):
             time.sleep(0.1)
         yield {}
 
@@ -242,9 +239,7 @@ class Tampers(scrapy.Spider):
     async def start(self):
         os.rename("../items", "../elsewhere")
         os.mkfifo("../items")
-        for name in ("stats.json", "end.json"):
-            if os.path.lexists(f"../{name}"):
-                os.unlink(f"../{name}")
+        os.unlink("../stats.json")
         os.mkfifo("../stats.json")
         os.symlink("/etc/passwd", "../end.json")
         os._exit(0)
@@ -261,12 +256,11 @@ class Rogue:
     says: str
     """What its reason must have in it."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """Of its task."""
     spec: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
-SMALL = {"memory_bytes": 200 * MIB, "processes": 20, "files": 64, "disk_bytes": 20 * MIB}
+SMALL = {"memory_bytes": 200 << 20, "processes": 20, "files": 64, "disk_bytes": 20 << 20}
 """What every bad spider may use, unless its own limits say otherwise."""
 
 ROGUES = (

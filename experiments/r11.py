@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import random
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
 
 from experiments.checker import drained
 from experiments.cluster import Cluster, Role
 from experiments.deploying import PROJECT, Archive, Gateway, archive, run_of
+from experiments.dying import die
 from experiments.report import Report, Tally
 from experiments.stocktaking import stored_of
 from weft.access.model import Role as Grant
@@ -62,7 +60,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
         victims = [*[None] * size.offsets, *size.steps]
         names = [f"victim{number}" for number in range(len(victims))]
         for name, step in zip(names, victims, strict=True):
-            cluster.serve(name, red=step and f"r11:{step if red else f'die_when_{step}'}")
+            cluster.serve(name, red=step and (RED if red else f"dying:when_{step}"))
         cluster.serve("a")
         cluster.serve("b")
         cluster.worker("w1")
@@ -235,75 +233,6 @@ async def _delete(gateway: Gateway, version: str) -> int | None:
     return await gateway.delete(version)
 
 
-def _die() -> NoReturn:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-def die_when_received() -> None:
-    from weft.projects.projects import Projects
-
-    Projects.deploy = lambda *arguments, **named: _die()  # type: ignore[method-assign]
-
-
-def die_when_checked() -> None:
-    from weft.projects.projects import Projects
-
-    checked = Projects._checked
-
-    async def check(*arguments: Any) -> Any:
-        await checked(*arguments)
-        _die()
-
-    Projects._checked = check  # type: ignore[method-assign]
-
-
-def die_when_half_a_blob() -> None:
-    from weft.adapters.blobs import files
-
-    def replace(path: Any, data: bytes) -> None:
-        (path.parent / f"{files.INCOMING}half").write_bytes(data[: len(data) // 2])
-        _die()
-
-    files._replace = replace
-
-
-def die_when_kept() -> None:
-    from weft.projects.projects import Projects
-
-    Projects._deploy = lambda *arguments: _die()  # type: ignore[method-assign]
-
-
-def die_when_uncommitted() -> None:
-    from weft.projects.projects import Projects
-
-    deploy = Projects._deploy
-
-    def work(*arguments: Any) -> Any:
-        deploy(*arguments)
-        _die()
-
-    Projects._deploy = work  # type: ignore[method-assign]
-
-
-def die_when_committed() -> None:
-    from weft.db.database import Database
-    from weft.projects.projects import Projects
-
-    deploy, transact, begun = Projects._deploy, Database.transact, []
-
-    def work(*arguments: Any) -> Any:
-        begun.append(True)
-        return deploy(*arguments)
-
-    async def commit(*arguments: Any, **named: Any) -> Any:
-        done = await transact(*arguments, **named)
-        return _die() if begun else done
-
-    Projects._deploy = work  # type: ignore[method-assign]
-    Database.transact = commit  # type: ignore[method-assign]
-
-
 def row_before_code() -> None:
     """Red control: the code is kept after the commit, and death comes in between."""
     from weft.adapters.blobs.files import FileBlobs
@@ -313,6 +242,6 @@ def row_before_code() -> None:
     async def put(self: FileBlobs, key: str, data: bytes) -> None:
         puts.append(key)
         if len(puts) > 1:
-            _die()
+            die()
 
     FileBlobs.put = put  # type: ignore[method-assign]

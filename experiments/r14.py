@@ -184,7 +184,7 @@ class Press:
         """Kill a worker while its spiders print, and see how far their logs go."""
         began = time.monotonic()
         more = {"seconds": 600.0, "log_bytes": 10_000_000}
-        submitted = await self.app.runs.submit([self._run("fine", **more)] * self.size.spiders)  # type: ignore[arg-type]
+        submitted = await self.app.runs.submit([self._run("fine", **more)] * self.size.spiders)
         run_ids = [each.run_id for each in submitted]
         await eventually(lambda: self._all(run_ids, lambda found: found.state != "queued"), PATIENCE_SECONDS)
         await asyncio.sleep(self.size.gap + 1.5)
