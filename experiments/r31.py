@@ -26,6 +26,7 @@ from weft.adapters.executors._marks import Census, mark_of
 from weft.adapters.executors._overseer import sweep_run
 from weft.app import App
 from weft.runs.model import ENDED, NewRun, Run
+from weft.workers.folder import place_of_runs
 
 RED = "r31:look_away"
 WORKER = "w1"
@@ -167,7 +168,8 @@ class Scene:
         ]
 
     def _folder(self, run: Run) -> Path:
-        return self._cluster.folder / "data" / "runs" / WORKER / f"{run.id}-{run.attempt}"
+        place = place_of_runs(self._cluster.folder / "data" / "runs" / WORKER, run.spec.code)
+        return place / f"{run.id}-{run.attempt}"
 
     def _count(self, bad: Ended, seconds: float) -> None:
         unended = [rogue for rogue, run in bad if run.state not in ENDED]
@@ -205,4 +207,4 @@ def look_away() -> None:
         return 0
 
     Overseer.watch = watch  # type: ignore[method-assign]
-    spider.sweep_run = sweep
+    spider.sweep_run = sweep  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from weft.ports import Blobs
 from weft.workers.code import Shelf
 from weft.workers.echo import Echo
 from weft.workers.environments import Environments
+from weft.workers.folder import run_folders
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
 from weft.workers.worker import Habits
@@ -57,8 +58,9 @@ def sweep(folder: Path) -> int:
     Folders with items stay: the next worker stores those first (``workers/left_behind.py``).
     """
     swept = 0
-    for left in sorted(folder.iterdir()) if folder.is_dir() else ():
-        swept += bool(sweep_group(left) + sweep_at_once(left))
+    for left in run_folders(folder):
+        # What runs of deployed code say of their processes is theirs to change; their mark is not.
+        swept += bool(sweep_at_once(left) or (left.parent == folder and sweep_group(left)))
         if not has_items(left):
             remove(left)
     return swept

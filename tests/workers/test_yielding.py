@@ -19,6 +19,7 @@ from weft.workers import attempt
 from weft.workers import delivery as delivery_module
 from weft.workers.attempt import Running, Tools, ending_of, see_through
 from weft.workers.delivery import Delivery
+from weft.workers.folder import run_folders
 from weft.workers.left_behind import deliver_left_behind
 
 PINNED = Code("1", "a" * 64, "shop.settings")
@@ -94,4 +95,4 @@ async def test_an_attempt_that_was_lost_is_cleared_away_however_slow_the_store_i
         store.may_answer.set()
         await asyncio.wait_for(task, 10)
     assert store.lines == {(7, 1): [b"1", b"2"]}
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert run_folders(tmp_path / "runs") == []

@@ -21,6 +21,7 @@ from weft.workers import resuming
 from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
+from weft.workers.folder import place_of_runs
 from weft.workers.log_keeper import kept_log
 from weft.workers.spool import LogSpool
 
@@ -61,7 +62,8 @@ class Running:
     def make_folder(self) -> Path:
         """The attempt's own directory, made when it is first needed."""
         if self.folder is None:
-            self.folder = self.root / f"{self.lease.run_id}-{self.lease.attempt}"
+            place = place_of_runs(self.root, self.lease.spec.code)
+            self.folder = place / f"{self.lease.run_id}-{self.lease.attempt}"
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self.folder
 

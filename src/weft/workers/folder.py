@@ -6,6 +6,11 @@ import fcntl
 import os
 from pathlib import Path
 
+from weft.projects.model import Code
+
+OF_CODE = "code-"
+"""How the folders begin that hold the runs of one version of a project's code."""
+
 
 def hold(folder: Path) -> int | None:
     """Have the folder until this process ends, however it ends, or the answer is closed; None while another has it."""
@@ -18,3 +23,16 @@ def hold(folder: Path) -> int | None:
         os.close(lock)
         return None
     return lock
+
+
+def place_of_runs(folder: Path, code: Code | None) -> Path:
+    """Where the folders of runs are. Those that execute a project's code have a place for each version of it: a process
+    that has the code imported may write there, and so not into the runs of others."""
+    return folder if code is None else folder / f"{OF_CODE}{code.digest[:16]}"
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The folders of all runs, in order."""
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    own = [each for each in found if not each.name.startswith(OF_CODE)]
+    return own + [each for place in found if place.name.startswith(OF_CODE) for each in sorted(place.iterdir())]

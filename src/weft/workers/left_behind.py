@@ -9,6 +9,7 @@ from pathlib import Path
 
 from weft.foreign_files import remove
 from weft.workers.delivery import Delivery
+from weft.workers.folder import run_folders
 from weft.workers.item_spool import has_items
 
 log = logging.getLogger(__name__)
@@ -28,8 +29,7 @@ async def deliver_left_behind(folder: Path, delivery: Delivery) -> None:
 
 def left_behind(folder: Path) -> list[Path]:
     """The folders there that hold items. Asked for before the worker starts anything of its own."""
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(each for each in found if _FOLDER.fullmatch(each.name) and has_items(each))
+    return [each for each in run_folders(folder) if _FOLDER.fullmatch(each.name) and has_items(each)]
 
 
 def attempt_of(folder: Path) -> tuple[int, int]:

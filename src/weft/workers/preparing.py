@@ -10,6 +10,7 @@ from pathlib import Path
 from weft.ports import Executor, Prepares
 from weft.projects.model import CODED_KINDS, Code
 from weft.workers.attempt import Codes
+from weft.workers.folder import place_of_runs
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,6 @@ class Preparations:
                 executor = self._executor(kind)
                 if isinstance(executor, Prepares):
                     async with self._code(code) as ready:
-                        await executor.prepare(ready, self._folder)
+                        await executor.prepare(ready, place_of_runs(self._folder, code))
         except Exception as problem:  # it is not worth more than a line: the run itself will tell
             log.info("code not prepared", extra={"version": code.version, "why": str(problem)[-500:]})
