@@ -95,7 +95,7 @@ def test_a_long_running_command_hears_the_options_before_its_name(shell: Shell) 
 @pytest.mark.parametrize(
     ("words", "number", "offered"),
     [
-        ("weft run", 1, ["runs"]),
+        ("weft run", 1, ["run", "runs"]),
         ("weft tasks pa", 2, ["pause"]),
         ("weft runs list --sta", 3, ["--state"]),
         ("weft --data-dir {} tasks show de", 5, ["default/fetch"]),
