@@ -12,6 +12,7 @@ from weft.cli import doctor
 from weft.cli.doctor import Finding
 from weft.clock import now, seconds
 from weft.config import Config
+from weft.db.schema import VERSION
 
 
 def found(answer: Answer) -> dict[str, Finding]:
@@ -31,7 +32,7 @@ def test_without_workers_and_scheduler_the_rest_is_well(shell: Shell) -> None:
     findings = found(answer)
     assert {name for name, each in findings.items() if not each.ok} == {"workers", "scheduler"}
     assert findings["workers"].advice == "start one with `weft worker`, or all with `weft up`"
-    assert "schema 1" in findings["database"].found
+    assert f"schema {VERSION}" in findings["database"].found
 
 
 def test_each_check_is_a_line_for_people(shell: Shell) -> None:
