@@ -42,6 +42,8 @@ KINDS = {
     "version_deployed": "a version of a project's code is there and current; data: version, before, digest, by",
     "version_used": "another version of a project's code is current; data: version, before",
     "version_deleted": "a version of a project's code was deleted; data: version",
+    "breaker_opened": "a receiver of webhooks keeps failing and is left alone for a while; data: webhook, failures",
+    "breaker_closed": "a receiver of webhooks works again, or was replaced; data: webhook, failures",
     "worker_joined": "a worker has joined; data: worker",
     "worker_left": "a worker has left after draining; data: worker",
     "worker_lost": "a worker was silent for too long; its runs start elsewhere; data: worker, runs",

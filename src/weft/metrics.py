@@ -76,6 +76,12 @@ BREAKERS = Metric(
     "Circuit breakers that are not closed: 1 where one is in this state.",
     ("worker", "target", "state"),
 )
+WEBHOOK_BREAKERS = Metric(
+    "weft_webhook_breakers",
+    "gauge",
+    "Circuit breakers of webhooks that are not closed: 1 where one is in this state.",
+    ("webhook", "state"),
+)
 CUSTOM = Metric(
     "weft_custom",
     "gauge",
@@ -100,6 +106,7 @@ METRICS = (
     WORKER_MEMORY,
     WORKER_CPU,
     BREAKERS,
+    WEBHOOK_BREAKERS,
     CUSTOM,
 )
 """All of them."""

@@ -100,3 +100,24 @@ async def test_a_webhook_is_of_a_project_that_can_be(admin: Visitor) -> None:
         assert (answer.status, answer.json["field"]) == (422, "project"), wrong
     assert (await admin.get("/v1/webhooks")).json["items"] == []
     assert [(await created(admin, project=each))["project"] for each in ("shop-2.eu", "*")] == ["shop-2.eu", "*"]
+
+
+async def test_the_breaker_of_a_receiver_that_is_down_is_shown(admin: Visitor) -> None:
+    webhook = await created(admin)
+    address = f"/v1/webhooks/{webhook['id']}"
+    before = await admin.get(address)
+    assert before.json["breaker"] == {"state": "closed", "failures": 0, "open_until": None}
+    assert "weft_webhook_breakers{" not in (await admin.get("/metrics")).data.decode()
+    await submit_many(admin.app, 10, project="shop")
+    await admin.app.courier.tick()
+    await admin.app.courier.rest()
+    after = await admin.get(address)
+    assert (after.json["breaker"]["state"], after.json["breaker"]["failures"]) == ("open", 5)
+    assert after.json["breaker"]["open_until"] is not None
+    assert after.headers["ETag"] == before.headers["ETag"], "it is no change of the definition"
+    [listed] = (await admin.get("/v1/webhooks")).json["items"]
+    assert listed["breaker"] == after.json["breaker"]
+    assert (
+        f'weft_webhook_breakers{{state="open",webhook="{webhook["id"]}"}} 1.0'
+        in (await admin.get("/metrics")).data.decode()
+    )

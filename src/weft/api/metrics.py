@@ -57,6 +57,11 @@ async def _gauges(app: App) -> dict[m.Metric, Values]:
         m.CUSTOM: {
             (*of, name): number for of, numbers in app.measure.reported.items() for name, number in numbers.items()
         },
+        m.WEBHOOK_BREAKERS: {
+            (str(webhook_id), app.webhooks.state(circuit)): 1
+            for webhook_id, circuit in (await app.webhooks.circuits()).items()
+            if not circuit.is_closed
+        },
         m.BREAKERS: {labels: 1 for worker in here for labels in _open_breakers(worker)},
     }
 

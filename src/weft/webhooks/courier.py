@@ -28,7 +28,8 @@ from weft.live.position import Position
 from weft.redaction import redacted_tree
 from weft.runs import list_store
 from weft.tasks.leader import Leader
-from weft.webhooks import store
+from weft.webhooks import breaking, store
+from weft.webhooks.circuit import Circuit
 from weft.webhooks.model import MOST_TRIES, Delivery, DeliveryState, Webhook, pause_seconds, signature
 from weft.webhooks.webhooks import ABOUT, READER
 
@@ -46,6 +47,8 @@ CLAIM_SECONDS = 60.0
 LARGEST_ANSWER = 1024
 KEPT_SECONDS = 30 * 24 * 3600.0
 """How long a delivery that has ended stays in the log."""
+DOWN_SECONDS = 3 * 24 * 3600.0
+"""How long a delivery waits for a receiver that is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Message:
     event: Event | None
     correlation_id: str
     claimed_until: Moment
+    circuit: Circuit
+    """As it was when the try was claimed."""
 
 
 class Courier:
@@ -91,9 +96,11 @@ class Courier:
         await self._leader.resign()
 
     async def forget_old(self) -> int:
-        """Forget deliveries that ended long ago."""
-        before = self._clock() - seconds(KEPT_SECONDS)
-        return await self._db.transact(lambda tx: store.forget(tx, before, 10_000))
+        """Forget deliveries that ended long ago; give up those that a receiver which is down has kept waiting."""
+        now = self._clock()
+        why = f"the receiver was down, and it has waited for {DOWN_SECONDS / 86400:g} days"
+        await self._db.transact(lambda tx: store.abandon(tx, now - seconds(DOWN_SECONDS), now, why))
+        return await self._db.transact(lambda tx: store.forget(tx, now - seconds(KEPT_SECONDS), 10_000))
 
     async def _write_deliveries(self) -> int:
         count = 0
@@ -152,16 +159,24 @@ class Courier:
         return self._sealer.unseal(*sealed, ABOUT).decode()
 
     async def _claim(self, webhook: Webhook) -> list[Message]:
-        """The next that are due; none where the webhook was changed meanwhile, which the next tick looks at anew."""
+        """The next that are due: one where the receiver is probed, none where it is left alone.
+
+        None, too, where the webhook was changed meanwhile, which the next tick looks at anew.
+        """
         now = self._clock()
         until = now + seconds(CLAIM_SECONDS)
 
         def work(tx: Transaction) -> list[Message]:
             if store.get(tx, webhook.id) != webhook:
                 return []
-            due = [each for each in store.due(tx, webhook.id, now, MOST_AT_ONCE) if store.claim(tx, each, until)]
+            circuit, room = breaking.admit(tx, webhook.id, now, MOST_AT_ONCE)
+            due = (
+                [each for each in store.due(tx, webhook.id, now, room) if store.claim(tx, each, until)] if room else []
+            )
+            if due and not circuit.is_closed:
+                store.set_circuit(tx, webhook.id, circuit.probed(until))
             about = events.get(tx, [each.event_id for each in due]) if due else {}
-            return [_message(tx, each, about.get(each.event_id), until) for each in due]
+            return [_message(tx, each, about.get(each.event_id), until, circuit) for each in due]
 
         return await self._db.transact(work)
 
@@ -174,7 +189,13 @@ class Courier:
         else:
             status, problem = await _post(session, webhook.url, self._request(secret, message, message.event))
         values = {"status": status, "problem": problem} | self._outcome(tries, problem)
-        await self._db.transact(lambda tx: store.mark(tx, message.delivery.id, message.claimed_until, values))
+        works = None if message.event is None else problem is None
+
+        def work(tx: Transaction) -> None:
+            breaking.settle(tx, webhook, message.circuit, works, self._clock())
+            store.mark(tx, message.delivery.id, message.claimed_until, values)
+
+        await self._db.transact(work)
         extra = {"webhook_id": webhook.id, "delivery_id": message.delivery.id, "status": status, "why": problem}
         log.debug("delivered" if problem is None else "delivery failed", extra=extra)
 
@@ -199,9 +220,9 @@ class Courier:
         }
 
 
-def _message(tx: Transaction, delivery: Delivery, event: Event | None, until: Moment) -> Message:
+def _message(tx: Transaction, delivery: Delivery, event: Event | None, until: Moment, circuit: Circuit) -> Message:
     run = list_store.get(tx, event.run_id) if event is not None and event.run_id is not None else None
-    return Message(delivery, event, run.correlation_id if run is not None else "", until)
+    return Message(delivery, event, run.correlation_id if run is not None else "", until, circuit)
 
 
 async def _post(

@@ -21,6 +21,8 @@ LONGEST_PAUSE_SECONDS = 3600.0
 MOST_TRIES = 32
 """With the pauses between them, about a day."""
 
+BREAKER_KINDS = ("breaker_opened", "breaker_closed")
+
 TOLERANCE_SECONDS = 300
 """How old a message may be that a receiver still believes."""
 
@@ -46,6 +48,9 @@ class Webhook:
     created_by: str
 
     def wants(self, event: Event) -> bool:
+        """Whether to send it; of its own circuit breaker a webhook is told nothing."""
+        if event.kind in BREAKER_KINDS and event.data.get("webhook") == self.id:
+            return False
         return (
             self.active and self.project in (EVERYWHERE, event.project) and (not self.kinds or event.kind in self.kinds)
         )

@@ -13,9 +13,11 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing
 from weft.db.database import Transaction
+from weft.webhooks.circuit import Circuit
 from weft.webhooks.model import Delivery, DeliveryState, Webhook
 
 webhooks, deliveries, cursors = schema.webhooks, schema.deliveries, schema.cursors
+_CIRCUIT = (webhooks.c.failures, webhooks.c.pause_seconds, webhooks.c.open_until, webhooks.c.probe_until)
 
 
 def add(tx: Transaction, values: Mapping[str, Any]) -> int:
@@ -102,8 +104,40 @@ def due(tx: Transaction, webhook_id: int, at: Moment, limit: int) -> list[Delive
 
 
 def with_due(tx: Transaction, at: Moment) -> list[Webhook]:
-    """The active webhooks that have deliveries to be made."""
-    return [webhook for webhook in find(tx) if webhook.active and due(tx, webhook.id, at, 1)]
+    """The active webhooks that have deliveries to be made and a receiver that may be tried."""
+    tried = {webhook_id for webhook_id, circuit in circuits(tx).items() if circuit.room(at, 1)}
+    return [each for each in find(tx) if each.active and each.id in tried and due(tx, each.id, at, 1)]
+
+
+def circuits(tx: Transaction, ids: Collection[int] | None = None) -> dict[int, Circuit]:
+    """The circuit breaker of each webhook; of all where none are named."""
+    query = select(webhooks.c.id, *_CIRCUIT)
+    rows = tx.rows(query if ids is None else query.where(webhooks.c.id.in_(ids)))
+    return {row.id: _circuit(row) for row in rows}
+
+
+def held_circuit(tx: Transaction, webhook_id: int) -> Circuit | None:
+    """The circuit breaker of one; nobody else changes it until the transaction ends."""
+    row = tx.execute(select(*_CIRCUIT).where(webhooks.c.id == webhook_id).with_for_update()).first()
+    return None if row is None else _circuit(row)
+
+
+def set_circuit(tx: Transaction, webhook_id: int, circuit: Circuit) -> None:
+    values = {column.name: getattr(circuit, column.name) for column in _CIRCUIT}
+    tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(values))
+
+
+def has_failed(tx: Transaction, webhook_id: int) -> bool:
+    """Whether the receiver has failed since it last worked; without waiting for anybody."""
+    return bool(tx.value(select(webhooks.c.failures).where(webhooks.c.id == webhook_id)))
+
+
+def abandon(tx: Transaction, due_before: Moment, at: Moment, problem: str) -> int:
+    """Give up what was due that long ago and could not be tried, because its receiver is down."""
+    down = select(webhooks.c.id).where(webhooks.c.active, webhooks.c.open_until.is_not(None))
+    late = deliveries.c.webhook_id.in_(down) & (deliveries.c.next_at < due_before)
+    ended = {"state": DeliveryState.GIVEN_UP.value, "next_at": None, "finished_at": at, "problem": problem}
+    return tx.execute(update(deliveries).where(late).values(ended)).rowcount
 
 
 def claim(tx: Transaction, delivery: Delivery, until: Moment) -> bool:
@@ -156,6 +190,15 @@ def _packed(values: Mapping[str, Any]) -> dict[str, Any]:
     if "kinds" in packed:
         packed["kinds"] = msgspec.json.encode(packed["kinds"]).decode()
     return packed
+
+
+def _circuit(row: Any) -> Circuit:
+    return Circuit(
+        failures=row.failures or 0,
+        pause_seconds=row.pause_seconds or 0.0,
+        open_until=row.open_until,
+        probe_until=row.probe_until,
+    )
 
 
 def _webhook(row: Any) -> Webhook:

@@ -15,7 +15,8 @@ from weft.db.database import Database, Transaction
 from weft.errors import NotFound
 from weft.live.position import WINDOW, Position
 from weft.tasks.model import check_name
-from weft.webhooks import store
+from weft.webhooks import breaking, store
+from weft.webhooks.circuit import Circuit, State
 from weft.webhooks.model import Delivery, DeliveryState, Webhook, checked_kinds, checked_url
 
 READER = "webhooks"
@@ -65,6 +66,14 @@ class Webhooks:
         """How many deliveries of each webhook wait, and how many of those have failed before."""
         return await self._db.read(lambda tx: store.waiting(tx, ids))
 
+    async def circuits(self, ids: Collection[int] | None = None) -> dict[int, Circuit]:
+        """The circuit breaker of each webhook; of all where none are named."""
+        return await self._db.read(lambda tx: store.circuits(tx, ids))
+
+    def state(self, circuit: Circuit) -> State:
+        """Of a circuit breaker, now."""
+        return circuit.state(self._clock())
+
     async def change(
         self,
         webhook_id: int,
@@ -74,7 +83,10 @@ class Webhooks:
         active: bool | None = None,
         check: Check | None = None,
     ) -> Webhook:
-        """Change what is given. One that is not active is sent nothing of what happens meanwhile."""
+        """Change what is given. One that is not active is sent nothing of what happens meanwhile.
+
+        A new address, or the word that it is active, closes its circuit breaker: it is tried at once.
+        """
         values: dict[str, Any] = {}
         values |= {} if url is None else {"url": checked_url(url)}
         values |= {} if kinds is None else {"kinds": checked_kinds(list(kinds))}
@@ -84,6 +96,8 @@ class Webhooks:
             before = _held(tx, webhook_id, check)
             if values:
                 store.change(tx, webhook_id, values)
+            if url is not None or active:
+                breaking.close(tx, before, self._clock())
             changed = _existing(tx, webhook_id)
             tell(tx, before=_told(before), after=_told(changed))
             return changed
@@ -109,11 +123,15 @@ class Webhooks:
         return await self._db.read(lambda tx: store.log(tx, webhook_id, state, before, limit))
 
     async def replay(self, webhook_id: int, delivery_id: int) -> Delivery:
-        """Send something again, under the same delivery id, however it went before."""
+        """Send something again, under the same delivery id, however it went before.
+
+        A receiver that is down is probed at once.
+        """
 
         def work(tx: Transaction) -> Delivery:
             if store.delivery(tx, webhook_id, delivery_id) is None:
                 raise NotFound("delivery", delivery_id)
+            breaking.hasten(tx, webhook_id, self._clock())
             store.replay(tx, delivery_id, self._clock())
             replayed = store.delivery(tx, webhook_id, delivery_id)
             if replayed is None:

@@ -12,6 +12,7 @@ from weft.api.etags import ETAG, IF_MATCH, tag, unchanged
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, page
 from weft.clock import iso
+from weft.webhooks.circuit import CLOSED, Circuit, State
 from weft.webhooks.model import Delivery, DeliveryState, Webhook
 
 operations = Operations("webhooks")
@@ -35,6 +36,16 @@ class ChangedWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     active: bool | None = None
 
 
+class BreakerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The circuit breaker of a receiver: while it is open nothing is sent there, and no try is spent."""
+
+    state: State
+    failures: int
+    """In a row."""
+    open_until: str | None
+    """When it is probed with one delivery, if it is not closed."""
+
+
 class WebhookDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook; its secret is shown only when it is made."""
 
@@ -49,6 +60,7 @@ class WebhookDocument(msgspec.Struct, frozen=True, kw_only=True):
     """How many deliveries are still to be made."""
     failing: int
     """How many of those have failed before."""
+    breaker: BreakerDocument
 
 
 class CreatedWebhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +108,7 @@ EXAMPLE: dict[str, Any] = {
     "created_by": "admin",
     "waiting": 0,
     "failing": 0,
+    "breaker": {"state": "closed", "failures": 0, "open_until": None},
 }
 EXAMPLE_BODY = {name: EXAMPLE[name] for name in ("url", "project", "kinds")}
 EXAMPLE_DELIVERY: dict[str, Any] = {
@@ -147,7 +160,7 @@ async def create(call: Call) -> CreatedWebhook:
     "/webhooks/{webhook_id}", needs=Role.ADMIN, answer=WebhookDocument, answer_headers=ETAG, example=EXAMPLE
 )
 async def show(call: Call) -> WebhookDocument:
-    """Show one webhook, and how many of its deliveries wait."""
+    """Show one webhook, how many of its deliveries wait, and its circuit breaker."""
     return await _shown(call, await _checked(call))
 
 
@@ -223,11 +236,15 @@ async def _shown(call: Call, webhook: Webhook) -> WebhookDocument:
 
 
 async def _documents(call: Call, webhooks: list[Webhook]) -> list[WebhookDocument]:
-    waiting = await call.app.webhooks.waiting([each.id for each in webhooks])
-    return [_document(each, *waiting.get(each.id, (0, 0))) for each in webhooks]
+    ids = [each.id for each in webhooks]
+    waiting, circuits = await call.app.webhooks.waiting(ids), await call.app.webhooks.circuits(ids)
+    return [
+        _document(each, _breaker(call, circuits.get(each.id, CLOSED)), *waiting.get(each.id, (0, 0)))
+        for each in webhooks
+    ]
 
 
-def _document(webhook: Webhook, waiting: int, failing: int) -> WebhookDocument:
+def _document(webhook: Webhook, breaker: BreakerDocument, waiting: int, failing: int) -> WebhookDocument:
     return WebhookDocument(
         id=webhook.id,
         project=webhook.project,
@@ -238,7 +255,13 @@ def _document(webhook: Webhook, waiting: int, failing: int) -> WebhookDocument:
         created_by=webhook.created_by,
         waiting=waiting,
         failing=failing,
+        breaker=breaker,
     )
+
+
+def _breaker(call: Call, circuit: Circuit) -> BreakerDocument:
+    state = call.app.webhooks.state(circuit)
+    return BreakerDocument(state=state, failures=circuit.failures, open_until=iso(circuit.open_until))
 
 
 def _delivery_document(delivery: Delivery) -> DeliveryDocument:

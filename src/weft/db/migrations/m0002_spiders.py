@@ -160,6 +160,12 @@ destination_marks = _table(
 ADDED = {
     "projects": (Column("current_version", Name), Column("min_isolation", String(4)), Column("keep_days", Double)),
     "runs": (Column("pause_requested", Boolean),),
+    "webhooks": (
+        Column("failures", Integer),
+        Column("pause_seconds", Double),
+        Column("open_until", Moment),
+        Column("probe_until", Moment),
+    ),
 }
 """Columns that tables have since; each may be NULL."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Index, Integer, PrimaryKeyConstraint, String, Text
+from sqlalchemy import Boolean, Column, Double, Index, Integer, PrimaryKeyConstraint, String, Text
 
 from weft.db.schema.columns import Blob, Id, Json, Moment, Name, sparse, table
 
@@ -37,6 +37,10 @@ webhooks = table(
     Column("active", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("created_by", Name, nullable=False),
+    Column("failures", Integer),  # this and the next three: its circuit breaker (webhooks/circuit.py); NULL: closed
+    Column("pause_seconds", Double),
+    Column("open_until", Moment),
+    Column("probe_until", Moment),
     sqlite_autoincrement=True,
 )
 
