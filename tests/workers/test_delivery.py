@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.waiting import eventually
-from weft.errors import DatabaseDown
+from weft.errors import DatabaseDown, Invalid
 from weft.items.model import Harvest
 from weft.workers import delivery as delivery_module
+from weft.workers import item_spool
 from weft.workers.delivery import Delivery
 from weft.workers.left_behind import deliver_left_behind
 
@@ -195,3 +196,36 @@ async def test_what_one_attempt_writes_holds_up_no_other(tmp_path: Path) -> None
         delivery.add(8, 1, tmp_path / "good")
         await asyncio.wait_for(asyncio.gather(delivery.finish(7, 1), delivery.finish(8, 1)), 10)
     assert store.lines[8, 1] == [b"1"]
+
+
+class PickyStore(Store):
+    """One that takes no call at all in which it dislikes something."""
+
+    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+        if any(each.run_id == 7 for each in harvests):
+            raise Invalid("the call", "7", "it must be another")
+        return await super().collect(worker_id, harvests)
+
+
+async def test_an_attempt_whose_items_are_not_taken_holds_up_no_other(tmp_path: Path) -> None:
+    store = PickyStore()
+    write(tmp_path / "bad", "1\n")
+    write(tmp_path / "good", "1\n")
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path / "bad")
+        delivery.add(8, 1, tmp_path / "good")
+        await asyncio.wait_for(delivery.finish(8, 1), 10)
+    assert store.lines == {(8, 1): [b"1"]}
+
+
+async def test_a_line_that_no_call_can_carry_is_counted_and_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(item_spool, "MOST_BYTES", 10)
+    monkeypatch.setattr(delivery_module, "LARGEST_LINE", 20)
+    store = Store()
+    write(tmp_path, "1\n" + "x" * 30 + "\n3\n")
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        await asyncio.wait_for(delivery.finish(7, 1), 10)
+    assert store.lines == {(7, 1): [b"1", b"null", b"3"]}

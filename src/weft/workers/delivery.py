@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.errors import WeftError
+from weft.errors import DatabaseDown, GatewayDown, WeftError
 from weft.items.model import Harvest
 from weft.workers.item_spool import Batch, ItemSpool
 from weft.workers.protocol import WorkerProtocol
@@ -20,6 +20,11 @@ LOOK_SECONDS = 0.25
 RETRY_SECONDS = 0.5
 LEAVING_SECONDS = 5.0
 """How long a worker that wants to end waits for a store that takes nothing."""
+AWAY = (DatabaseDown, GatewayDown)
+"""What no attempt is at fault for."""
+LARGEST_LINE = 17_000_000
+"""No store takes a larger item, and no call carries it: it is counted as one that was refused."""
+REFUSED = b"null\n"
 MOST_AT_ONCE = 20
 """How many attempts one call speaks of."""
 
@@ -46,6 +51,7 @@ class Parcel:
         if self._stats is None and batch is None:
             return None
         first, lines = (batch.first, batch.lines) if batch else (1, b"")
+        lines = lines if len(lines) <= LARGEST_LINE else REFUSED  # then it is one line
         return Harvest(self.run_id, self.attempt, first, lines, self._stats), batch
 
     def arrived(self, batch: Batch | None, awaited: int) -> None:
@@ -114,13 +120,18 @@ class Delivery:
         try:
             awaited = iter(await self._protocol.collect(self.worker_id, harvests) if harvests else [])
         except Exception as problem:  # items must be stored, whatever stands in the way
-            expected = isinstance(problem, WeftError)
-            log.warning("items not stored yet", extra={"why": str(problem)}, exc_info=not expected)
-            await asyncio.sleep(RETRY_SECONDS)
-            return 0
+            return await self._deliver_apart(parcels, problem)
         for parcel, harvest, batch in packed:
             self._told(parcel, batch, harvest is not None, next(awaited) if harvest is not None else 0)
         return sum(batch is not None for _, _, batch in packed)
+
+    async def _deliver_apart(self, parcels: Sequence[Parcel], problem: Exception) -> int:
+        """Go on after a failure: one attempt may be at fault, and the others need not wait for it."""
+        if len(parcels) > 1 and not isinstance(problem, AWAY):
+            return sum([await self._deliver([parcel]) for parcel in parcels])
+        log.warning("items not stored yet", extra={"why": str(problem)}, exc_info=not isinstance(problem, WeftError))
+        await asyncio.sleep(RETRY_SECONDS)
+        return 0
 
     def _told(self, parcel: Parcel, batch: Batch | None, was_sent: bool, awaited: int) -> None:
         if was_sent and (awaited == 0 or (batch is not None and awaited < batch.first)):

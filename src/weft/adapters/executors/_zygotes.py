@@ -23,7 +23,7 @@ LOW_MEMORY = 0.1
 """Below this share of free memory, zygotes without runs are let go."""
 
 Key = tuple[str, str, str, int]
-"""The digest of the code, the interpreter, the isolation, and which folder it is: walls know folders, not names."""
+"""The digest of the code, the interpreter, the isolation, and what the walls are around."""
 
 
 class Zygotes:
@@ -35,7 +35,7 @@ class Zygotes:
 
     async def get(self, code: ReadyCode, order: Mapping[str, Any], env: Mapping[str, str]) -> Zygote:
         """The zygote of this code, made where there is none. Raises ``Unready`` where the code cannot be forked."""
-        key = (code.digest, str(code.python), str(order["isolation"]), _made_at(code.folder))
+        key = (code.digest, str(code.python), str(order["isolation"]), _walled(code.folder, order))
         found_at, why = self._unfit.get(key, (float("-inf"), ""))
         if time.monotonic() - found_at < UNFIT_SECONDS:
             raise Unready(why)
@@ -71,10 +71,10 @@ class Zygotes:
                 self._all.pop(key).result().close()
 
 
-def _made_at(folder: Path) -> int:
-    """Differs for a folder that was dropped and made again under the same name."""
+def _walled(folder: Path, order: Mapping[str, Any]) -> int:
+    """Differs for runs elsewhere, and for code that was dropped and fetched again: walls know folders, not names."""
     found = folder.stat()
-    return hash((found.st_ino, found.st_mtime_ns))
+    return hash((found.st_ino, found.st_mtime_ns, *order["write"]))
 
 
 def _is_of_use(task: asyncio.Task[Zygote]) -> bool:
