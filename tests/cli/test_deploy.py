@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_the_traceback_begins_in_the_code_and_names_its_files_as_they_are_there(
     folder = written(tmp_path / "other", project(spider="1 / 0"))
     told = shell("deploy", str(folder)).err.splitlines()
     assert told[1].strip() == 'File "shop/spiders/prices.py", line 1, in <module>'
+
+
+def test_a_check_that_takes_long_is_told(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path / "code", project())
+    monkeypatch.setattr("weft.cli.deploy.PATIENCE_SECONDS", 0.0)
+    assert shell("deploy", str(folder)).err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert shell("deploy", str(folder)).err.startswith("the code is being checked; ")
 
 
 def test_what_git_complains_about_is_told_not_its_advice(shell: Shell, tmp_path: Path) -> None:

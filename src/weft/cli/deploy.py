@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 import time
@@ -18,9 +19,13 @@ from weft.cli.versions import document, spiders_text
 from weft.errors import Invalid, Rejected, WeftError
 
 if TYPE_CHECKING:
+    from weft.app import App
     from weft.projects.model import Version
 
 LOOK_SECONDS = 1.0
+PATIENCE_SECONDS = 5.0
+PATIENCE = "the code is being checked; what its requirements name is installed first, which may take minutes"
+"""What a person is told after so long without an answer."""
 
 
 def deploy(
@@ -50,16 +55,24 @@ def _deployed(context: Any, bundle: Bundle, version: str | None) -> Version:
     from weft.cli.noting import user
 
     by = f"local:{user()}"
+
+    async def deploying(weft: App) -> Version:
+        patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, _ask_for_patience)
+        try:
+            return await weft.projects.deploy(project, bundle.archive, version, by=by)
+        finally:
+            patience.cancel()
+
     try:
-        return ask(
-            context,
-            lambda weft: weft.projects.deploy(project, bundle.archive, version, by=by),
-            create=True,
-            changes=True,
-        )
+        return ask(context, deploying, create=True, changes=True)
     except Rejected as problem:
         _show(problem.traceback)
         raise
+
+
+def _ask_for_patience() -> None:
+    if sys.stderr.isatty():
+        note(PATIENCE)
 
 
 def _watch(context: Any, source: str, version: str | None) -> None:

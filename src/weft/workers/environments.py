@@ -26,7 +26,12 @@ INSTALL_SECONDS = 600.0
 NEEDED = "scrapy>=2.11"
 """What weft's agent needs inside every environment."""
 KEPT_OUTPUT, SHOWN_LINES = 64 * 1024, 8
-PIP_SETTINGS = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+PIP_SETTINGS = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_PROGRESS_BAR": "off",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
 
 
 class Environments:
@@ -167,8 +172,10 @@ def _kill_group(group: int) -> None:
 
 
 def _last_lines(output: bytes) -> str:
+    """Pip's errors where it names some, else what was said last."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    return " | ".join(lines[-SHOWN_LINES:])
+    errors = [line for line in lines if line.startswith("ERROR: ")]
+    return " | ".join((errors or lines)[-SHOWN_LINES:])
 
 
 def _environment() -> dict[str, str]:
