@@ -115,3 +115,15 @@ async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
     await app.sweeper.tick()
     assert await rows_of(app, schema.run_stats) == await rows_of(app, schema.things) == []
     assert await app.blobs.get(key) is None
+
+
+async def test_a_look_that_is_shown_stays_whatever_the_clock_of_its_worker_said(app: App, clock: SetClock) -> None:
+    await keep(app, 10)
+    await app.datasets.set("shop", "prices", key_fields=["name"])
+    young = await Crawl.begin(app)
+    await young.yields(teas(1, price=1), at=1_000_000)
+    await young.yields(teas(1, price=2), at=2_000_000)
+    await young.ends()
+    await app.sweeper.tick()
+    found = [row.data["price"] async for row in app.items.rows(Selection(run_id=young.run_id))]
+    assert found == [1, 2]

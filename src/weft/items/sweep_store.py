@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, select, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -34,18 +34,22 @@ def keep_days(tx: Transaction) -> dict[str, float]:
 
 
 def runs_after(tx: Transaction, project: str, after: int, limit: int) -> list[Any]:
-    """Runs of a project in their order, and whether each has ended and has anything that can be removed."""
-    counted = exists().where(stats.c.run_id == runs.c.id)
-    logged = exists().where(attempts.c.run_id == runs.c.id, attempts.c.log_key.is_not(None))
-    query = select(
-        runs.c.id,
-        runs.c.queued_at,
-        runs.c.finished_at,
-        runs.c.state.in_(ENDED).label("ended"),
-        (runs.c.log_key.is_not(None) | counted | logged).label("full"),
-    )
+    """Runs of a project in their order, and whether each has ended."""
+    columns = (runs.c.id, runs.c.queued_at, runs.c.finished_at, runs.c.log_key, runs.c.state.in_(ENDED).label("ended"))
     mine = (runs.c.project == project) & (runs.c.id > after)
-    return list(tx.rows(query.where(mine).order_by(runs.c.id).limit(limit)))
+    return list(tx.rows(select(*columns).where(mine).order_by(runs.c.id).limit(limit)))
+
+
+def full(tx: Transaction, page: Sequence[Any]) -> set[int]:
+    """Those of some runs that follow each other which have anything that can be removed.
+
+    Asked for each run by itself, PostgreSQL would read every statistic that there is for each page.
+    """
+    first, last = page[0].id, page[-1].id
+    counted = select(stats.c.run_id).where(stats.c.run_id.between(first, last))
+    logged = select(attempts.c.run_id).where(attempts.c.run_id.between(first, last), attempts.c.log_key.is_not(None))
+    found = {row[0] for query in (counted, logged) for row in tx.rows(query.distinct())}
+    return found | {run.id for run in page if run.log_key is not None}
 
 
 def yielded(tx: Transaction, run_id: int) -> list[tuple[int, int]]:
@@ -105,6 +109,8 @@ def remove_things(tx: Transaction, ids: Sequence[int], before: Edge) -> int:
 def remove_looks(tx: Transaction, ids: Sequence[int], before: Edge) -> int:
     """Remove looks that another had replaced before the edge: no item that is kept shows them."""
     query = select(looks.c.thing_id, func.max(looks.c.number)).where(looks.c.thing_id.in_(ids), looks.c.at < before.at)
+    if before.run_id is not None:  # a worker's clock may be wrong, the order of runs is not
+        query = query.where(looks.c.run_id < before.run_id)
     shown = tx.rows(query.group_by(looks.c.thing_id).having(func.count() > 1))
     return sum(
         tx.execute(delete(looks).where(looks.c.thing_id == thing_id, looks.c.number < number)).rowcount

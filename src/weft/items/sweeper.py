@@ -60,16 +60,20 @@ class Sweeper:
         removed: Counter[str] = Counter()
         after = 0
         while page := await self._runs_after(project, after):
+            full = await self._full(page)
             for run in page:
                 if run.queued_at >= cutoff:
                     return removed
-                if run.ended and run.full and run.finished_at is not None and run.finished_at < cutoff:
+                if run.ended and run.id in full and run.finished_at is not None and run.finished_at < cutoff:
                     removed += await self._empty(run.id)
             after = page[-1].id
         return removed
 
     async def _runs_after(self, project: str, after: int) -> list[Any]:
         return await self._db.read(lambda tx: store.runs_after(tx, project, after, AT_ONCE))
+
+    async def _full(self, page: list[Any]) -> set[int]:
+        return await self._db.read(lambda tx: store.full(tx, page))
 
     async def _empty(self, run_id: int) -> Counter[str]:
         removed = Counter({"runs": 1})
