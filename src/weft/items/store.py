@@ -47,12 +47,15 @@ def items_of(tx: Transaction, place: Place, after: int, limit: int) -> tuple[lis
 
 
 def newest_looks(tx: Transaction, dataset_id: int, after: int, limit: int) -> tuple[list[Row], bool]:
-    """What the things of a dataset with ids above ``after`` looked like last, and whether there may be more."""
+    """What the things of a dataset with ids above ``after`` looked like last, and whether there may be more.
+
+    Where looks begin is said too: PostgreSQL may walk through both side by side, and would do so from the first look.
+    """
     thing_id = things.c.id.label("thing_id")
     query = (
         select(looks.c.run_id, looks.c.attempt, looks.c.seq, looks.c.at, thing_id, looks.c.number, _small)
         .join_from(things, looks, and_(looks.c.thing_id == things.c.id, looks.c.number == things.c.looks))
-        .where(things.c.dataset_id == dataset_id, things.c.id > after)
+        .where(things.c.dataset_id == dataset_id, things.c.id > after, looks.c.thing_id > after)
         .order_by(things.c.dataset_id, things.c.id)
         .limit(limit)
     )
@@ -152,7 +155,7 @@ def things_of(
     query = _things().where(things.c.dataset_id == dataset_id)
     query = query.order_by(things.c.dataset_id.desc(), things.c.id.desc())
     if run_id is None:
-        rows = tx.rows(query.where(things.c.id < below).limit(limit))
+        rows = tx.rows(query.where(things.c.id < below, looks.c.thing_id < below).limit(limit))
         is_full = len(rows) == limit
     else:
         ids = _shown_in(tx, run_id, below, limit, changed)
