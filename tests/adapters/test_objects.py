@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
@@ -57,6 +58,25 @@ async def test_credentials_may_come_from_the_variables_of_s3s_own_tools(
     blobs = ObjectBlobs(f"s3://{bucket}?endpoint={s3_server.url}&region=eu-north-1")
     await blobs.put("a", b"x")
     assert await blobs.get("a") == b"x"
+
+
+async def test_a_url_with_credentials_sends_nothing_of_those_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
+        await writer.drain()
+        writer.close()
+
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"AWS_{name}", "of-the-machine")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await ObjectBlobs(f"s3://mine:hush@bucket?endpoint=http://127.0.0.1:{port}").put("a", b"")
+    [head] = heads
+    assert "Credential=mine/" in head
+    assert "of-the-machine" not in head
 
 
 async def test_a_bucket_that_is_not_there_is_no_absent_key(s3_server: Server) -> None:

@@ -114,9 +114,13 @@ def _options(parts: SplitResult) -> dict[str, Any]:
     if region := told.get("region"):
         options["region"] = region
     if parts.username:
-        options["access_key_id"] = unquote(parts.username)
-        options["secret_access_key"] = unquote(parts.password or "")
+        options["credential_provider"] = _credentials(unquote(parts.username), unquote(parts.password or ""))
     return options
+
+
+def _credentials(key_id: str, secret: str) -> Callable[[], dict[str, Any]]:
+    """These and nothing else: the library would send the token of the AWS_* variables along, wherever that is."""
+    return lambda: {"access_key_id": key_id, "secret_access_key": secret, "token": None, "expires_at": None}
 
 
 def _why(problem: BaseException) -> str:
