@@ -50,6 +50,7 @@ from weft.tasks import taskfile
 from weft.tasks.changes import Wanted
 from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
+from weft.tasks.schedules import Schedules
 from weft.tasks.tasks import Tasks
 from weft.webhooks.courier import Courier
 from weft.webhooks.webhooks import Webhooks
@@ -103,6 +104,7 @@ class App:
     reaper: Reaper
     workers: Workers
     tasks: Tasks
+    schedules: Schedules
     scheduler: Scheduler
     tail: Tail
     comparer: Comparer
@@ -162,6 +164,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     meter = Meter()
     collector = Collector(db, clock)
     protocol = DirectProtocol(db, leases, secrets, collector, clock)
+    tasks = Tasks(db, runs, clock, check_spec)
 
     return App(
         config=config,
@@ -195,7 +198,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
         workers=Workers(db, clock),
-        tasks=Tasks(db, runs, clock, check_spec),
+        tasks=tasks,
+        schedules=Schedules(db, tasks, clock),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
         tail=Tail(db, clock),
         comparer=Comparer(db, clock),

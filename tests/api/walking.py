@@ -81,6 +81,10 @@ async def a_task(app: App, project: str) -> Values:
     return {"name": name}
 
 
+async def a_schedule(app: App, project: str) -> Values:
+    return {"task": (await a_task(app, project))["name"]}
+
+
 async def a_worker(app: App, project: str) -> Values:
     name = f"worker-{next(_number)}"
     await Hand.join(app, name)
@@ -217,6 +221,12 @@ WALK: dict[str, Step] = {
     "runs.show": Step(make=a_run),
     "runs.start": Step(make=a_task, body=RUN_BODY),
     "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),
+    "schedules.delete": Step(make=a_schedule),
+    "schedules.list": Step(make=a_schedule, query="?project={project}"),
+    "schedules.pause": Step(make=a_schedule),
+    "schedules.put": Step(make=a_schedule, body={"schedule": "@every 5m"}),
+    "schedules.resume": Step(make=a_schedule),
+    "schedules.show": Step(make=a_schedule),
     "secrets.delete": Step(make=a_secret),
     "secrets.list": Step(make=a_secret),
     "secrets.set": Step(make=a_secret, body={"value": "hush-hush-hush-hush"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from weft.runs.model import Retry
 from weft.tasks import taskfile
 from weft.tasks.changes import Change, Wanted
 from weft.tasks.model import After, Dedup, ProjectSettings, Task
-from weft.tasks.schedule import Misfire, Overlap
+from weft.tasks.schedule import Misfire, Overlap, Schedule
 
 
 class ScheduleBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -87,6 +87,10 @@ def task_of(body: TaskBody, project: str, name: str) -> Task:
     return taskfile.task(_fields(body) | {"project": project, "name": name}, "the task")
 
 
+def schedule_of(given: str | ScheduleBody) -> Schedule:
+    return Schedule.parse(given if isinstance(given, str) else _told(msgspec.to_builtins(given)))
+
+
 def wanted_of(body: ApplyBody) -> Wanted:
     if not body.tasks and not body.projects:
         raise Invalid("body", "empty", "there must be a task or a project")
@@ -98,9 +102,13 @@ def _fields(body: TaskBody) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(body)
     schedule = fields.get("schedule")
     if isinstance(schedule, dict):
-        # A document names every kind of schedule; those that it has not are null.
-        fields["schedule"] = {name: value for name, value in schedule.items() if value is not None}
+        fields["schedule"] = _told(schedule)
     return {name: value for name, value in fields.items() if name not in SET_BY_WEFT}
+
+
+def _told(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """A document names every kind of schedule; those that it has not are null."""
+    return {name: value for name, value in schedule.items() if value is not None}
 
 
 def check_wanted(call: Call, tasks: Iterable[Task], projects: Collection[str] = ()) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from weft.clock import Moment, iso, seconds
+from weft.clock import Moment, seconds
 from weft.documents.runs import attempt_document, run_document
-from weft.documents.tasks import task_document, task_page
+from weft.documents.schedules import scheduled_document, scheduled_page
+from weft.documents.tasks import task_document, task_page, tick_document
 from weft.documents.workers import worker_document
 from weft.runs.model import Attempt, Run, RunSpec, RunState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
+from weft.tasks.schedules import Scheduled
 from weft.tasks.store import Stored
 from weft.workers.workers import WorkerInfo
 
@@ -59,6 +62,7 @@ _attempt = Attempt(
     log_key=None,
     log_bytes=512,
 )
+_schedule = Schedule(cron="30 2 * * *", zone="Europe/Berlin")
 _task = Stored(
     id=3,
     task=Task(
@@ -67,12 +71,14 @@ _task = Stored(
         kind="shell",
         spec={"argv": ["crawl", "prices"]},
         params={"country": "de"},
-        schedule=Schedule(cron="30 2 * * *", zone="Europe/Berlin"),
+        schedule=_schedule,
     ),
     revision=4,
     updated_at=AT,
     next_fire_at=AT + seconds(3600),
 )
+_tick = SimpleNamespace(fire_at=AT, outcome="queued", run_id=7, at=AT)
+_scheduled = Scheduled(stored=_task, schedule=_schedule, ahead=_task.ahead(AT, 2), ticks=[_tick])
 _worker = WorkerInfo(
     id=1,
     name="crawler-1",
@@ -105,6 +111,8 @@ SHOWN_RUN = _plain(run_document(_run, [_attempt]))
 SUBMITTED = {"run_id": 7, "fresh": True, "why": ""}
 TASK = _plain(task_document(_task))
 SHOWN_TASK = _plain(task_page(_task, _task.ahead(AT, 2)))
-TICK = {"fire_at": iso(AT), "outcome": "queued", "run_id": 7, "at": iso(AT)}
+TICK = _plain(tick_document(_tick))
+SCHEDULED = _plain(scheduled_document(_scheduled))
+SHOWN_SCHEDULED = _plain(scheduled_page(_scheduled))
 WORKER = _plain(worker_document(_worker))
 CHANGE = {"what": "change", "project": "shop", "task": "prices", "fields": {"priority": {"old": None, "new": 5}}}

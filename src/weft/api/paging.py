@@ -17,8 +17,8 @@ U = TypeVar("U")
 After = Annotated[str, msgspec.Meta(description="The ``next`` of the page before.")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="How many at most.")]
 
-Place = int | tuple[str, ...]
-"""Where in its order a thing stands: its number, or its names."""
+Place = int | tuple[str, ...] | tuple[int, ...]
+"""Where in its order a thing stands: its number, or its names, or its numbers."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -50,6 +50,16 @@ def names(after: str | None, count: int) -> tuple[str, ...] | None:
         return None
     found = _place(after, tuple[str, ...])
     if len(found) != count:
+        raise _wrong(after)
+    return found
+
+
+def numbers(after: str | None, count: int) -> tuple[int, ...] | None:
+    """The place that a cursor of things with several numbers names."""
+    if after is None:
+        return None
+    found = _place(after, tuple[int, ...])
+    if len(found) != count or not all(0 <= each < 2**63 for each in found):
         raise _wrong(after)
     return found
 

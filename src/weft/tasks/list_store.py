@@ -26,14 +26,16 @@ class Listing:
     """None for all."""
     kind: str | None = None
     tag: str | None = None
+    name: str | None = None
     paused: bool | None = None
     backwards: bool = False
     after: Place | None = None
     limit: int = 50
 
 
-def page(tx: Transaction, wanted: Listing) -> tuple[list[Stored], Place | None]:
-    """The next tasks that are ``wanted``, and the place to go on from where there may be more.
+def page(tx: Transaction, wanted: Listing, *, scheduled: bool = False) -> tuple[list[Stored], Place | None]:
+    """The next tasks that are ``wanted``, and the place to go on from where there may be more; with ``scheduled`` only
+    those that have a schedule.
 
     The database finds those whose definition has the tag as a text anywhere; those that have it as another text, such
     as a parameter, leave the page shorter.
@@ -41,8 +43,8 @@ def page(tx: Transaction, wanted: Listing) -> tuple[list[Stored], Place | None]:
     columns = (tasks.c.project, tasks.c.name)
     query = (
         select(tasks, schedules.c.next_fire_at, schedules.c.missed)
-        .outerjoin(schedules, schedules.c.task_id == tasks.c.id)
-        .where(*_conditions(wanted))
+        .join(schedules, schedules.c.task_id == tasks.c.id, isouter=not scheduled)
+        .where(*conditions(wanted))
         .order_by(*(column.desc() if wanted.backwards else column for column in columns))
         .limit(wanted.limit + 1)
     )
@@ -52,19 +54,22 @@ def page(tx: Transaction, wanted: Listing) -> tuple[list[Stored], Place | None]:
     return [each for each in found if wanted.tag is None or wanted.tag in each.task.tags], onward
 
 
-def _conditions(wanted: Listing) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+def conditions(wanted: Listing) -> list[ColumnElement[bool]]:
+    """What a row of ``tasks`` must meet to be listed."""
+    met: list[ColumnElement[bool]] = []
     if wanted.projects is not None:
-        conditions.append(tasks.c.project.in_(wanted.projects))
+        met.append(tasks.c.project.in_(wanted.projects))
     if wanted.kind is not None:
-        conditions.append(tasks.c.kind == wanted.kind)
+        met.append(tasks.c.kind == wanted.kind)
+    if wanted.name is not None:
+        met.append(tasks.c.name == wanted.name)
     if wanted.paused is not None:
-        conditions.append(tasks.c.paused == wanted.paused)
+        met.append(tasks.c.paused == wanted.paused)
     if wanted.tag is not None:
-        conditions.append(tasks.c.definition.contains(f'"{wanted.tag}"', autoescape=True))
+        met.append(tasks.c.definition.contains(f'"{wanted.tag}"', autoescape=True))
     if wanted.after is not None:
-        conditions.append(_beyond(*wanted.after, backwards=wanted.backwards))
-    return conditions
+        met.append(_beyond(*wanted.after, backwards=wanted.backwards))
+    return met
 
 
 def _beyond(project: str, name: str, *, backwards: bool) -> ColumnElement[bool]:

@@ -102,7 +102,13 @@ class Tasks:
 
     async def pause(self, project: str, name: str, *, paused: bool = True) -> Stored:
         """Stop a task's schedule and what would follow from others, or let it go on from now."""
-        return await self._db.transact(lambda tx: self._pause(tx, project, name, paused))
+        return await self.edit(project, name, lambda task: msgspec.structs.replace(task, paused=paused))
+
+    async def edit(
+        self, project: str, name: str, edited: Callable[[Task], Task], *, seen: Container[int] | None = None
+    ) -> Stored:
+        """Change a task into what ``edited`` makes of it, if its revision is in ``seen``; ``edited`` may refuse."""
+        return await self._db.transact(lambda tx: self._edit(tx, project, name, edited, seen))
 
     async def put(self, task: Task, *, seen: Container[int] | None = None, new: bool = False) -> tuple[Stored, bool]:
         """Make the task as it is wanted; True where there was none. It is refused where its revision is not in ``seen``
@@ -238,10 +244,12 @@ class Tasks:
             if None not in task.params.values() or "{{" not in str(problem.value):
                 raise
 
-    def _pause(self, tx: Transaction, project: str, name: str, paused: bool) -> Stored:
+    def _edit(
+        self, tx: Transaction, project: str, name: str, edited: Callable[[Task], Task], seen: Container[int] | None
+    ) -> Stored:
         stored = self._found(tx, project, name, lock=True)
-        task = msgspec.structs.replace(stored.task, paused=paused)
-        tell_changes(tx, applying.apply(tx, self._runs, Wanted((task,)), self._clock()))
+        _refuse_changed(project, name, stored, seen)
+        tell_changes(tx, applying.apply(tx, self._runs, Wanted((edited(stored.task),)), self._clock()))
         return self._found(tx, project, name)
 
     def _remove(self, tx: Transaction, project: str, name: str, seen: Container[int] | None) -> None:

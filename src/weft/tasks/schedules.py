@@ -1,0 +1,116 @@
+"""The front door to schedules: what fires when, and what came of it. They are kept and changed with their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from weft.clock import Clock, Moment
+from weft.db.database import Database, Transaction
+from weft.errors import NotFound
+from weft.tasks import schedule_store, store
+from weft.tasks.list_store import Listing, Place
+from weft.tasks.model import Task
+from weft.tasks.schedule import Schedule
+from weft.tasks.schedule_store import Agenda, Turn
+from weft.tasks.store import Stored
+from weft.tasks.tasks import Tasks
+
+NEWEST_TICKS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A task that has a schedule."""
+
+    stored: Stored
+    schedule: Schedule
+    ahead: Sequence[Moment]
+    """Its next ten times; none while it is paused."""
+    ticks: Sequence[Any] = ()
+    """What came of its newest ticks, as far as they were asked for, the newest first."""
+
+
+class Schedules:
+    """The schedule of every task that has one."""
+
+    def __init__(self, db: Database, tasks: Tasks, clock: Clock) -> None:
+        self._db, self._tasks, self._clock = db, tasks, clock
+
+    async def by_name(self, wanted: Listing) -> tuple[list[Scheduled], Place | None]:
+        """Schedules by project and task, each with its last tick, and the place to go on from."""
+
+        def work(tx: Transaction) -> tuple[list[Scheduled], Place | None]:
+            found, onward = schedule_store.by_name(tx, wanted)
+            return self._with_last(tx, found), onward
+
+        return await self._db.read(work)
+
+    async def by_time(self, wanted: Agenda) -> tuple[list[Scheduled], Turn | None]:
+        """Schedules by what fires next, each with its last tick, and the turn to go on from; a page may be short."""
+
+        def work(tx: Transaction) -> tuple[list[Scheduled], Turn | None]:
+            found, onward = schedule_store.by_time(tx, wanted)
+            return self._with_last(tx, found), onward
+
+        return await self._db.read(work)
+
+    async def get(self, project: str, name: str) -> Scheduled:
+        """The schedule of a task, with its newest ticks."""
+        return await self._shown(await self._tasks.get(project, name))
+
+    async def set(
+        self,
+        project: str,
+        name: str,
+        schedule: Schedule,
+        *,
+        paused: bool | None = None,
+        seen: Container[int] | None = None,
+    ) -> Scheduled:
+        """Give a task this schedule, if its revision is in ``seen``; without ``paused`` it stays as paused as it is."""
+
+        def edited(task: Task) -> Task:
+            paused_too = task.paused if paused is None else paused
+            return msgspec.structs.replace(task, schedule=schedule, paused=paused_too)
+
+        return await self._shown(await self._tasks.edit(project, name, edited, seen=seen))
+
+    async def remove(self, project: str, name: str, *, seen: Container[int] | None = None) -> None:
+        """Take the schedule from a task, if its revision is in ``seen``; the task stays."""
+        await self._tasks.edit(project, name, _only_scheduled(schedule=None), seen=seen)
+
+    async def pause(self, project: str, name: str, *, paused: bool = True) -> Scheduled:
+        """Pause a task that has a schedule, or let it go on from now."""
+        return await self._shown(await self._tasks.edit(project, name, _only_scheduled(paused=paused)))
+
+    async def _shown(self, stored: Stored) -> Scheduled:
+        ticks = await self._db.read(lambda tx: store.newest_ticks(tx, stored.id, NEWEST_TICKS))
+        return self._scheduled(stored, ticks)
+
+    def _with_last(self, tx: Transaction, found: Sequence[Stored]) -> list[Scheduled]:
+        last = schedule_store.last_ticks(tx, [each.id for each in found])
+        return [self._scheduled(each, [last[each.id]] if each.id in last else []) for each in found]
+
+    def _scheduled(self, stored: Stored, ticks: Sequence[Any]) -> Scheduled:
+        schedule = _schedule_of(stored.task)
+        return Scheduled(stored=stored, schedule=schedule, ahead=stored.ahead(self._clock()), ticks=ticks)
+
+
+def _only_scheduled(**fields: Any) -> Callable[[Task], Task]:
+    """Changes fields of a task that has a schedule, and refuses one that has none."""
+
+    def edited(task: Task) -> Task:
+        _schedule_of(task)
+        return msgspec.structs.replace(task, **fields)
+
+    return edited
+
+
+def _schedule_of(task: Task) -> Schedule:
+    if task.schedule is None:
+        raise NotFound("schedule of task", task.full_name)
+    return task.schedule
