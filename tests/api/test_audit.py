@@ -197,6 +197,25 @@ async def test_what_is_refused_is_told_with_its_code(nobody: Visitor) -> None:
     ]
 
 
+async def test_what_was_refused_is_listed_alone_or_left_out(nobody: Visitor, admin: Visitor) -> None:
+    viewer = await nobody.with_role(Role.VIEWER, "shop")
+    assert (await viewer.call("PUT", "/v1/projects/shop/secrets/A", {"value": "long enough"})).status == 403
+    await admin.call("PUT", "/v1/projects/shop/secrets/B", {"value": '{"refused":true'})
+    await admin.post("/v1/tasks/apply", {"tasks": [{"name": "refused", "project": "shop", "kind": "noop"}]})
+    told = {
+        wish: [entry["action"] for entry in (await admin.get(f"/v1/audit{wish}")).json["items"]]
+        for wish in ("", "?refused=true", "?refused=false")
+    }
+    assert told == {
+        "": ["tasks.apply", "secrets.set", "secrets.set"],
+        "?refused=true": ["secrets.set"],
+        "?refused=false": ["tasks.apply", "secrets.set"],
+    }
+    [refused] = (await admin.get("/v1/audit?refused=true")).json["items"]
+    assert refused["data"]["refused"] is True
+    assert (await admin.get("/v1/audit?refused=perhaps")).status == 422
+
+
 @on_sqlite
 async def test_a_page_that_does_not_know_the_token_of_its_session_is_told(nobody: Visitor) -> None:
     person = await Person.new(nobody, "ada", {EVERYWHERE: Role.ADMIN})

@@ -135,3 +135,14 @@ def test_an_entry_of_a_command_has_what_was_before_and_what_is_after(shell: Shel
     shell.ok("tasks", "pause", "fetch")
     data = shell.document("audit", "list")[0]["data"]
     assert (data["before"], data["after"]) == ({}, {"paused": True})
+
+
+def test_the_log_is_listed_without_what_was_refused_or_with_nothing_else(shell: Shell) -> None:
+    file = shell.folder.parent / "value"
+    file.write_text("long enough")
+    shell.ok("secrets", "set", "TOKEN", "--file", str(file))
+    shell.act(lambda app: app.refusals.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed"))
+    assert [each["action"] for each in shell.document("audit", "list", "--refused")] == ["runs.cancel"]
+    assert "runs.cancel (refused)" in shell.ok("audit", "list", "--refused").out
+    assert [each["action"] for each in shell.document("audit", "list", "--not-refused")] == ["secrets.set"]
+    assert len(shell.document("audit", "list")) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import on_sqlite
+from weft.access.model import Caller
 from weft.app import App
 from weft.client import Client
 from weft.errors import Conflict, NotFound
@@ -30,3 +31,11 @@ async def test_the_audit_log_is_read_and_verified_elsewhere(app: App, far: Clien
     assert [each.id for each in await far.audit.find({"action": "secrets.set"}, before=3)] == [2, 1]
     assert [each.id async for each in far.audit.every()] == [1, 2, 3]
     assert await far.audit.verify() == await app.audit.verify()
+
+
+async def test_what_was_refused_is_found_elsewhere(app: App, far: Client) -> None:
+    await far.secrets.set("shop", "A", "long enough")
+    await app.refusals.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed")
+    for refused, actions in ((None, ["runs.cancel", "secrets.set"]), (True, ["runs.cancel"]), (False, ["secrets.set"])):
+        assert [each.action for each in await far.audit.find({}, refused=refused)] == actions
+        assert [each.action for each in await app.audit.find({}, refused=refused)] == actions

@@ -83,13 +83,18 @@ class Audit:
         projects: Collection[str] | None = None,
         before: int | None = None,
         since: Moment | None = None,
+        refused: bool | None = None,
         limit: int = 50,
     ) -> list[Entry]:
-        """Entries whose fields are so, of these projects or of all and of none, newest first."""
+        """Entries whose fields are so, of these projects or of all and of none, newest first.
+
+        ``refused``: only those of calls that were refused, or only the others.
+        """
         conditions = [schema.audit.c[name] == value for name, value in where.items()]
         conditions += [] if projects is None else [schema.audit.c.project.in_(sorted(projects))]
         conditions += [] if before is None else [schema.audit.c.id < before]
         conditions += [] if since is None else [schema.audit.c.at >= since]
+        conditions += [] if refused is None else [audit_store.is_refused(refused)]
         rows = await self._db.read(lambda tx: audit_store.find(tx, *conditions, limit=limit))
         return [_entry(row) for row in rows]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, not_, or_, select, update
 
 from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing
@@ -15,6 +15,10 @@ audit, sequences = schema.audit, schema.sequences
 
 LAST = "audit"
 """The row of ``sequences`` that has the number of the last entry: whoever holds it adds the next ones."""
+
+
+REFUSED = '{"refused":true'
+"""How the data of a refusal begins (``refusals.py``)."""
 
 
 def take_numbers(tx: Transaction, count: int) -> int:
@@ -44,6 +48,12 @@ def after(tx: Transaction, number: int, limit: int) -> Sequence[Any]:
 def find(tx: Transaction, *conditions: ColumnElement[bool], limit: int) -> Sequence[Any]:
     """Entries that meet the conditions, newest first."""
     return tx.rows(select(audit).where(*conditions).order_by(audit.c.id.desc()).limit(limit))
+
+
+def is_refused(wanted: bool) -> ColumnElement[bool]:
+    """Entries of calls that were refused, or all others. What was sent never stands at the beginning of the data."""
+    refused = audit.c.data.startswith(REFUSED)
+    return refused if wanted else or_(audit.c.data.is_(None), not_(refused))
 
 
 def last_number(tx: Transaction) -> int:

@@ -29,6 +29,9 @@ def list_(
     context: typer.Context,
     actor: Annotated[str | None, typer.Option(metavar="WHO", help="Only what this one did, such as user:ada.")] = None,
     action: Annotated[str | None, typer.Option(metavar="NAME", help="Only this, such as runs.cancel.")] = None,
+    refused: Annotated[
+        bool | None, typer.Option("--refused/--not-refused", help="Only what was refused, or only the rest.")
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="N", parser=whole("--limit", 1, 10_000), help="How many at most.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="ID", parser=entry_number, help="Only older ones than this entry.")
@@ -37,7 +40,7 @@ def list_(
     """List what was changed and by whom, newest first."""
     where = {"actor": actor, "action": action, "project": options_of(context).project}
     wanted = {name: value for name, value in where.items() if value is not None}
-    found = ask(context, lambda weft: weft.audit.find(wanted, before=before, limit=limit))
+    found = ask(context, lambda weft: weft.audit.find(wanted, before=before, refused=refused, limit=limit))
     answer(context, [_document(each) for each in found], lambda: table(HEADINGS, map(_row, found), empty="nothing yet"))
 
 

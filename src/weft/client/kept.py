@@ -45,10 +45,12 @@ class RemoteAudit:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def find(self, where: Mapping[str, str], *, before: int | None = None, limit: int = 50) -> list[Entry]:
+    async def find(
+        self, where: Mapping[str, str], *, before: int | None = None, refused: bool | None = None, limit: int = 50
+    ) -> list[Entry]:
         """Entries whose fields are so, newest first, from the one before a number on."""
         found: list[Entry] = []
-        async for entry in self._newest_first(where):
+        async for entry in self._newest_first(where, refused):
             if before is None or entry.id < before:
                 found.append(entry)
             if len(found) >= limit:
@@ -63,10 +65,10 @@ class RemoteAudit:
         told = await self._connection.get(dict[str, Any], "audit", "verify")
         return Verified(told["entries"], told["digest"], told["broken"], told["why"])
 
-    async def _newest_first(self, where: Mapping[str, str]) -> AsyncIterator[Entry]:
-        after = None
+    async def _newest_first(self, where: Mapping[str, str], refused: bool | None = None) -> AsyncIterator[Entry]:
+        after, query = None, {**where, "refused": refused, "limit": MOST_A_PAGE}
         while True:
-            page = await self._connection.get(Page[dict[str, Any]], "audit", after=after, limit=MOST_A_PAGE, **where)
+            page = await self._connection.get(Page[dict[str, Any]], "audit", after=after, **query)
             for document in page.items:
                 yield _entry(document)
             if (after := page.next) is None:

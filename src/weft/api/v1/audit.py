@@ -27,6 +27,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """The name of an operation: ``runs.cancel``."""
     target: str | None = None
     since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    refused: bool | None = None
+    """Only what was refused, or only the rest."""
     after: After | None = None
     limit: Limit = 50
 
@@ -78,6 +80,7 @@ async def list_(call: Call) -> Page[EntryDocument]:
         projects=call.visible(asked.project),
         before=page(asked.after),
         since=None if asked.since is None else moment(asked.since),
+        refused=asked.refused,
         limit=asked.limit + 1,
     )
     return Page.of([entry_document(each) for each in found], asked.limit, lambda entry: entry.id)
