@@ -60,6 +60,7 @@ def test_items_are_chosen_by_their_fields(shell: Shell) -> None:
     chosen = shell.ok("items", "drinks", "--contains", "name=tea", "--where", "price=5")
     assert parsed(chosen.out) == [ITEMS[2]]
     assert "it must be FIELD=VALUE" in shell("items", "drinks", "--where", "price").err
+    assert "named once" in shell("items", "drinks", "--where", "price=4", "--where", "price=5").err
 
 
 def test_on_a_terminal_items_are_a_table(shell: Shell) -> None:

@@ -116,11 +116,13 @@ def conditions(where: Pairs, contains: Pairs) -> tuple[Condition, ...]:
 def _pairs(option: str, given: Pairs, *, part: bool) -> list[Condition]:
     from weft.items.model import Condition
 
-    found = []
+    found: list[Condition] = []
     for each in given or ():
         field, equals, value = each.partition("=")
         if not field or not equals:
             raise Invalid(option, each, "it must be FIELD=VALUE")
+        if any(field == other.field for other in found):
+            raise Invalid(option, each, "each field may be named once")
         found.append(Condition(field, value, part))
     return found
 
