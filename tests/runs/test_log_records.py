@@ -202,3 +202,10 @@ def test_errors_that_say_the_same_of_different_pages_are_one_group() -> None:
 def test_masking_leaves_out_what_differs() -> None:
     text = "took 1.5 s at 0x7f00 for \"a\" and 'b' of https://x.example/a?b=1 in h2"
     assert masked(LogRecord(message=text)) == "took # s at # for '…' and '…' of <url> in h2"
+
+
+def test_an_example_of_an_error_is_no_longer_than_people_read() -> None:
+    groups = ErrorGroups()
+    groups.add([LogRecord(message="line\n" * 100_000, level="ERROR", logger="l" * 100_000)])
+    [group] = groups.all
+    assert (len(group.example), len(group.logger)) == (20_000, 500)

@@ -11,6 +11,7 @@ from weft.runs.log_records import LEVELS, LogRecord
 
 MOST_GROUPS = 1000
 LONGEST_MASKED = 500
+LONGEST_EXAMPLE = 20_000
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>\"')\]]+", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^'\n]{0,500}'|\"[^\"\n]{0,500}\"")
@@ -30,7 +31,7 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     """Microseconds since 1970."""
     last_at: int | None
     example: str
-    """The first of them whole, with its traceback."""
+    """The first of them with its traceback, at most 20,000 characters."""
 
 
 class ErrorGroups:
@@ -52,7 +53,7 @@ class ErrorGroups:
 
     def _add(self, record: LogRecord) -> None:
         message = masked(record)
-        key = (record.logger, message)
+        key = (record.logger[:LONGEST_MASKED], message)
         known = self._groups.get(key)
         if known is not None:
             level = max(known.level, record.level, key=lambda each: LEVELS[each])
@@ -61,7 +62,10 @@ class ErrorGroups:
             )
             self._groups[key] = known
         elif len(self._groups) < MOST_GROUPS:
-            self._groups[key] = ErrorGroup(record.logger, message, record.level, 1, record.at, record.at, record.text)
+            self._groups[key] = ErrorGroup(
+                *(record.logger[:LONGEST_MASKED], message, record.level, 1, record.at, record.at),
+                example=record.text[:LONGEST_EXAMPLE],
+            )
         else:
             self.others += 1
 
