@@ -22,6 +22,7 @@ from tests.spiders import project
 from weft.app import App
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, Retry, RunSpec
+from weft.workers.folder import run_folders
 
 PROJECT = "harvest"
 COLD = "cold"
@@ -83,7 +84,7 @@ NOTED_SECONDS = 0.02
 Try = tuple[int, int]
 """Run and attempt."""
 
-_RUN = re.compile(r"/runs/[^/]+/(\d+)-(\d+)(/|$)")
+_RUN = re.compile(r"/runs/(?:[^/]+/){1,2}(\d+)-(\d+)(?:/|$)")
 
 
 async def deploy(app: App, *names: str) -> None:
@@ -123,7 +124,7 @@ class Field:
 
     def folders(self) -> list[Path]:
         """The folders of all runs that workers have on their disks."""
-        return [*self._folder.glob("data/runs/*/*-*"), *self._folder.glob("*/runs/far*/*-*")]
+        return [each for worker in self._folder.glob("*/runs/*") for each in run_folders(worker)]
 
     def enough(self) -> None:
         """Let the spiders that go on and on come to their end."""
