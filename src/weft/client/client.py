@@ -11,6 +11,7 @@ from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
 from weft.client.runs import RemotePauses, RemoteRuns
+from weft.client.schedules import RemoteSchedules
 from weft.client.tasks import RemoteTasks
 from weft.client.workers import RemoteWorkers
 
@@ -27,6 +28,7 @@ class Client:
         self.destinations = RemoteDestinations(connection)
         self.projects = RemoteProjects(connection)
         self.tasks = RemoteTasks(connection)
+        self.schedules = RemoteSchedules(connection)
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)
