@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -153,7 +154,8 @@ async def killed(shop: Shop, victims: Sequence[tuple[str, str | None]]) -> None:
     shop.report.expect(not early, f"killed: there was a version already when {early}")
     broken = await shop.broken()
     shop.report.expect(not broken, f"killed: {broken[:3]}")
-    again = [await shop.gateways["a"].deploy(each) for each in archives.values()]
+    turns = zip(itertools.cycle("ab"), archives.values(), strict=False)
+    again = await asyncio.gather(*(shop.gateways[name].deploy(each) for name, each in turns))
     refused = [status for status in again if status != 201]
     shop.report.expect(not refused, f"killed: deployed again, the answer is {refused}")
     runs = await shop.app.runs.submit([run_of(each.version) for each in archives.values()])
@@ -203,14 +205,20 @@ async def two_at_once(shop: Shop, rounds: int) -> None:
 
 
 async def deleted_at_the_start(shop: Shop, rounds: int) -> None:
-    """Delete a version while a run of it is queued and starts: one of the two is refused, or the run is over."""
+    """Delete a version while a run of it is queued and starts: one of the two is refused, or the run is over.
+
+    Each has a head start in every second round.
+    """
     began, runs, deleted = time.monotonic(), [], 0
     current = (await shop.app.projects.get(PROJECT)).version
     for number in range(rounds):
         version = f"3.{number}"
         await shop.gateways["a"].deploy(shop.pack(version))
         await shop.gateways["b"].use(current)
-        run_id, status = await asyncio.gather(_start(shop.app, version), _delete(shop.gateways["a"], version))
+        run_late = JITTER_SECONDS * random.random() if number % 2 else 0.0
+        delete_late = 0.0 if number % 2 else JITTER_SECONDS * random.random()
+        start, delete = _start(shop.app, version, run_late), _delete(shop.gateways["a"], version, delete_late)
+        run_id, status = await asyncio.gather(start, delete)
         runs += [run_id] if run_id else []
         deleted += status == 204
         fine = status in (204, 409) and (run_id is not None or status == 204)
@@ -220,16 +228,16 @@ async def deleted_at_the_start(shop: Shop, rounds: int) -> None:
     await shop.judge("deleted", began, runs, **counts)
 
 
-async def _start(app: App, version: str) -> int | None:
-    await asyncio.sleep(random.random() * JITTER_SECONDS)
+async def _start(app: App, version: str, late: float) -> int | None:
+    await asyncio.sleep(late)
     try:
         return (await app.runs.submit([run_of(version)]))[0].run_id
     except NotFound:
         return None
 
 
-async def _delete(gateway: Gateway, version: str) -> int | None:
-    await asyncio.sleep(random.random() * JITTER_SECONDS)
+async def _delete(gateway: Gateway, version: str, late: float) -> int | None:
+    await asyncio.sleep(late)
     return await gateway.delete(version)
 
 
