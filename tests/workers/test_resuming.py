@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
 from weft.adapters.blobs.files import FileBlobs
 from weft.workers import resuming
 
@@ -64,3 +66,17 @@ async def test_keeping_a_place_writes_through_no_link(tmp_path: Path, blobs: Fil
     (folder / "place.tar.gz").symlink_to(tmp_path / "precious")
     assert await resuming.keep(blobs, 7, folder) == ""
     assert (tmp_path / "precious").read_text() == "stays"
+
+
+async def test_a_restoration_that_is_cancelled_writes_nothing_afterwards(tmp_path: Path, blobs: FileBlobs) -> None:
+    folder = crawled(tmp_path / "7-1")
+    for number in range(2000):
+        (folder / "jobdir" / f"{number}.marker").write_text("x")
+    await resuming.keep(blobs, 7, folder)
+    target = tmp_path / "7-2"
+    target.mkdir()
+    restoring = asyncio.create_task(resuming.restore(blobs, 7, target))
+    await eventually(lambda: any(target.iterdir()))
+    restoring.cancel()
+    await asyncio.wait({restoring})
+    assert not [each for each in target.iterdir() if each.name != "jobdir"]

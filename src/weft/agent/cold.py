@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import crawl, order
+from . import order, rlimits
 from .leaving import leave
 
 
 def main(folder: Path) -> int:
-    code = crawl.run(folder, order.take(folder), None)
-    leave(code)
+    given = order.take(folder)
+    if given.limit("mark"):
+        rlimits.mark(given.limit("mark"))  # before Scrapy is imported, which may take long: so it is found meanwhile
+    from . import crawl
+
+    leave(crawl.run(folder, given, None))

@@ -104,8 +104,12 @@ class Delivery:
             except TimeoutError:
                 pass
             self._news.clear()
-            while await self.tick():
-                pass
+            try:
+                while await self.tick():
+                    pass
+            except Exception:  # without this task no attempt would ever end
+                log.exception("items not delivered")
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def tick(self) -> int:
         """Deliver what is new, a batch of each attempt; return how many had something."""

@@ -18,6 +18,7 @@ from weft.ports import Blobs
 from weft.projects.archive import unpack
 from weft.projects.model import Limits
 from weft.runs.model import NOT_KEPT, Lease
+from weft.workers.shared_folders import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ async def restore(blobs: Blobs, run_id: int, folder: Path) -> None:
     try:
         data = await blobs.get(_key(run_id))
         if data is not None:
-            await asyncio.to_thread(_unpack, data, packed, folder / PLACE)
+            await in_thread(_unpack, data, packed, folder / PLACE)
     except (OSError, WeftError) as problem:
         log.warning("place not restored", extra={"run_id": run_id, "why": str(problem)})
     finally:
