@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from tests.conftest import SetClock
+from tests.projects.making import a_version
 from tests.runs.acting import Hand, submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
@@ -143,3 +144,10 @@ async def test_more_lines_than_any_worker_sends_are_refused(app: App) -> None:
         await app.gate.collect(*home, [Harvest(1, 1)] * 20_000)
     with pytest.raises(LeaseLost):
         await app.gate.collect(home[0], 999, [Harvest(1, 1)])
+
+
+async def test_a_worker_elsewhere_is_not_told_what_others_deploy(app: App, clock: SetClock) -> None:
+    here, home = await Hand.join(app), await enter(app, "home")
+    version = await a_version(app, "shop", at=clock.now)
+    assert (await here.beat()).prepare == (version.code,)
+    assert (await app.gate.heartbeat(*home, BEAT)).prepare == ()

@@ -96,8 +96,9 @@ class Gate:
         return await self._waits.wait(owner.card.labels, seconds)
 
     async def heartbeat(self, caller: Caller, worker_id: int, beat: Beat) -> Orders:
+        """What was deployed lately is not told: a worker gets code with the first run of it, and no sooner."""
         await self._own(caller, worker_id)
-        return await self._beat_together((worker_id, beat))
+        return msgspec.structs.replace(await self._beat_together((worker_id, beat)), prepare=())
 
     async def ship(self, caller: Caller, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await self._own(caller, worker_id)
