@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.commanding import Shell, on_a_terminal
 from tests.items.scene import Spider, lines, start
+from tests.runs.acting import submit
 from weft.app import App
 from weft.items.drift import Mark
 
@@ -117,3 +118,17 @@ def test_a_bad_option_of_a_run_is_named(shell: Shell, given: tuple[str, str], pr
     crawl(shell, TEA)
     answer = shell("run", "drinks", "--project", "shop", *given)
     assert (answer.code, problem in answer.err) == (2, True), answer.err
+
+
+def test_whoever_follows_a_paused_run_is_told_how_it_goes_on(shell: Shell) -> None:
+    async def following(app: App) -> tuple[str, int]:
+        run_id = await submit(app, spec={"spider": "drinks", "resumable": True})
+        await app.pauses.pause(run_id)
+        process = shell.start(*FOLLOW)
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        await app.runs.cancel(run_id)
+        process.communicate(timeout=60)
+        return told, process.returncode
+
+    assert shell.act(following) == ("run 1 is paused; `weft runs resume 1` lets it go on\n", 0)
