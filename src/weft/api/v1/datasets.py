@@ -148,8 +148,8 @@ class Things(msgspec.Struct, frozen=True, kw_only=True):
 async def things(call: Call) -> Page[ThingDocument]:
     """List what is in a dataset, newest first.
 
-    A filter that few things meet may give a short page, even an empty one; as long as it has a ``next``, there may be
-    more.
+    Large things, or a filter that few meet, may give a short page, even an empty one; as long as it has a ``next``,
+    there may be more.
     """
     which, asked = _checked(call), call.query
     below = page(asked.after)

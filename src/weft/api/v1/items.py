@@ -61,8 +61,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 async def list_(call: Call) -> Page[ItemDocument]:
     """List the items that a run has yielded, in their order.
 
-    A filter that few items meet may give a short page, even an empty one; as long as it has a ``next``, there may be
-    more.
+    Large items, or a filter that few meet, may give a short page, even an empty one; as long as it has a ``next``,
+    there may be more.
     """
     run_id, asked = await _checked(call), call.query
     number = None if asked.attempt in (None, "all") else int(asked.attempt)
