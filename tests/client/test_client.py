@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.runs.acting import Hand, new_run
 from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
-from weft.errors import Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
+from weft.errors import ChangedMeanwhile, Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
 from weft.runs.model import RunState
 from weft.tasks.changes import Wanted
 from weft.tasks.model import Task
@@ -69,6 +70,34 @@ async def test_tasks_are_kept_and_read_back_whole(app: App, far: Client) -> None
     await far.tasks.delete("shop", "prices")
     with pytest.raises(NotFound, match="shop/prices"):
         await far.tasks.get("shop", "prices")
+
+
+async def test_a_task_that_somebody_changed_since_it_was_read_is_not_changed(app: App, far: Client) -> None:
+    await app.tasks.put(DAILY)
+    mine = (await far.tasks.get("shop", "prices")).task
+    theirs = replace(DAILY, priority=5)
+    await app.tasks.put(theirs)
+    for change in (far.tasks.put(replace(mine, priority=9)), far.tasks.delete("shop", "prices")):
+        with pytest.raises(ChangedMeanwhile, match=r"task shop/prices is at revision 2.*read it again and repeat"):
+            await change
+    assert (await app.tasks.get("shop", "prices")).task == theirs
+    read = (await far.tasks.get("shop", "prices")).task
+    assert (await far.tasks.put(replace(read, priority=9))).task.priority == 9
+    assert (await far.tasks.put(replace(read, priority=8))).task.priority == 8, "its own change is what it has read"
+    with pytest.raises(ChangedMeanwhile):
+        await far.tasks.put(DAILY, new=True)
+    with pytest.raises(ChangedMeanwhile):
+        await far.tasks.put(DAILY, seen=[1, 2])
+    await far.tasks.pause("shop", "prices")
+    await far.tasks.apply(Wanted((theirs,)))
+    await far.tasks.delete("shop", "prices")
+    assert await app.tasks.all() == []
+
+
+async def test_what_was_never_read_is_changed_as_it_is(app: App, far: Client) -> None:
+    await app.tasks.put(DAILY)
+    await app.tasks.put(replace(DAILY, priority=5))
+    assert (await far.tasks.put(replace(DAILY, priority=7))).task.priority == 7
 
 
 async def test_workers_are_seen_from_afar(app: App, far: Client) -> None:

@@ -9,7 +9,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
-from weft.errors import Conflict, NotAllowed, NotFound, Unknown
+from weft.errors import ChangedMeanwhile, Conflict, NotAllowed, NotFound, Unknown
 
 PASSWORD = "correct horse battery"
 pytestmark = on_sqlite
@@ -24,6 +24,16 @@ async def test_users_are_kept_elsewhere(app: App, far: Client) -> None:
     assert (await far.users.activate("ada")).active
     assert (await far.users.set_password("ada", "another password")).name == "ada"
     assert (await app.logins.check("ada", "another password", "")).name == "ada"
+
+
+async def test_a_user_that_somebody_changed_since_it_was_read_is_not_changed(app: App, far: Client) -> None:
+    await app.users.create("ada", PASSWORD, {"shop": Role.VIEWER})
+    await far.users.get("ada")
+    await app.users.grant("ada", {"shop": Role.OPERATOR})
+    with pytest.raises(ChangedMeanwhile, match=r"user ada .* changed meanwhile; read it again"):
+        await far.users.grant("ada", {"shop": Role.ADMIN})
+    assert (await far.users.get("ada")).grants == {"shop": Role.OPERATOR}
+    assert (await far.users.grant("ada", {"shop": Role.ADMIN})).grants == {"shop": Role.ADMIN}
 
 
 async def test_what_cannot_be_is_told_as_it_is_here(far: Client) -> None:

@@ -135,7 +135,7 @@ def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
     async def remove(weft: App) -> Stored:
         stored = await weft.tasks.get(project, task)
         confirm(context, f"delete task {project}/{task}?", yes=yes)
-        await weft.tasks.delete(project, task)
+        await weft.tasks.delete(project, task, seen=(stored.revision,))
         return stored
 
     stored = ask(context, remove, changes=True)

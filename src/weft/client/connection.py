@@ -15,6 +15,8 @@ from weft.workers.link import trusted
 
 ANSWER_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
+MOST_SEEN = 10_000
+"""Of how many definitions it is remembered what they were."""
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ class Connection:
             self._headers = {"Authorization": aiohttp.BasicAuth(*basic, encoding="utf-8").encode()}
         self._ssl = trusted(ca_file) if self.url.startswith("https:") else True
         self._session: aiohttp.ClientSession | None = None
+        self._seen: dict[tuple[str, ...], str] = {}
 
     async def get(self, kind: Any, *path: object, **query: Any) -> Any:
         return await self.call("GET", path, kind, query=query)
@@ -74,21 +77,28 @@ class Connection:
     ) -> Any:
         """Make one call; ``kind`` is the type of its answer, bytes for one that is no JSON.
 
-        ``content`` is a body that is no JSON; it is sent piece by piece.
+        ``content`` is a body that is no JSON; it is sent piece by piece. What was read here before is changed only
+        where it is still as it was read (If-Match); else ChangedMeanwhile is raised.
         """
-        address = self.url + "/v1/" + "/".join(quote(str(part), safe="") for part in path)
+        parts = tuple(str(part) for part in path)
+        address = self.url + "/v1/" + "/".join(quote(part, safe="") for part in parts)
         asked = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        sent = {**self._headers, **(headers or {})}
+        sent = {**self._headers, **self._as_seen(method, parts), **(headers or {})}
         data: Any = None
         if content is not None:
             data, sent["Content-Type"] = content, "application/octet-stream"
         if body is not None:
             data, sent["Content-Type"] = msgspec.json.encode(body), "application/json"
         whole = f"{address}?{urlencode(asked)}" if asked else address
-        status, answer = await self._once(method, whole, data, sent, seconds)
+        status, etag, answer = await self._once(method, whole, data, sent, seconds)
         if status >= 300:
             raise self._refusal(status, answer)
+        self._remember(method, parts, etag)
         return answer if kind is bytes else self._decoded(answer, kind)
+
+    def forget(self, *beginning: str) -> None:
+        """Change what is at these addresses whatever others have made of it since it was read here."""
+        self._seen = {parts: etag for parts, etag in self._seen.items() if parts[: len(beginning)] != beginning}
 
     async def close(self) -> None:
         if self._session is not None:
@@ -96,7 +106,7 @@ class Connection:
 
     async def _once(
         self, method: str, address: str, data: Any, headers: Mapping[str, str], seconds: float
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, str, bytes]:
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=True)
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
@@ -104,9 +114,23 @@ class Connection:
             async with self._session.request(
                 method, address, data=data, headers=headers, ssl=self._ssl, allow_redirects=False, timeout=timeout
             ) as answer:
-                return answer.status, await answer.read()
+                return answer.status, answer.headers.get("ETag", ""), await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
             raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+
+    def _as_seen(self, method: str, parts: tuple[str, ...]) -> dict[str, str]:
+        seen = self._seen.get(_definition(parts)) if method in ("PUT", "PATCH", "DELETE") else None
+        return {} if seen is None else {"If-Match": seen}
+
+    def _remember(self, method: str, parts: tuple[str, ...], etag: str) -> None:
+        """Keep what a definition was when it was read, or after a change; the answer to a verb tells of its subject."""
+        about = _definition(parts[:-1] if method == "POST" else parts)
+        if method == "DELETE":
+            self._seen.pop(about, None)
+        elif etag:
+            if len(self._seen) >= MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+            self._seen[about] = etag
 
     def _decoded(self, content: bytes, kind: Any) -> Any:
         if kind is None:
@@ -129,6 +153,11 @@ class Connection:
         if isinstance(error, errors.Rejected):
             error.traceback = told.traceback
         return error
+
+
+def _definition(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """What is changed at an address: a schedule is part of its task and has its ETag."""
+    return ("tasks", *parts[1:]) if parts[:1] == ("schedules",) else parts
 
 
 def _checked(url: str) -> str:

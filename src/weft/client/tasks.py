@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,8 @@ class RemoteTasks:
     async def _apply(self, wanted: Wanted, *, prune: bool, dry_run: bool) -> list[Change]:
         body = {"tasks": [_body(task) for task in wanted.tasks], "projects": wanted.projects}
         applied = await self._connection.post(Applied, "tasks", "apply", body=body, prune=prune, dry_run=dry_run)
+        if not dry_run:
+            self._connection.forget("tasks")
         return [change_of(each) for each in applied.changes]
 
     async def wanted(self, project: str | None = None) -> Wanted:
@@ -87,8 +89,21 @@ class RemoteTasks:
         verb = "pause" if paused else "resume"
         return stored_of(await self._connection.post(TaskDocument, "tasks", project, name, verb))
 
-    async def delete(self, project: str, name: str) -> None:
-        await self._connection.call("DELETE", ("tasks", project, name), None)
+    async def put(self, task: Task, *, seen: Collection[int] | None = None, new: bool = False) -> Stored:
+        """Make or replace a task, if its revision is in ``seen``, or that which this client has read if none is given.
+
+        One that is to be ``new`` must not be there.
+        """
+        path, headers = ("tasks", task.project, task.name), _if_match(seen)
+        if new:
+            self._connection.forget(*path)
+            headers |= {"If-None-Match": "*"}
+        body = {name: value for name, value in _body(task).items() if name not in ("project", "name")}
+        return stored_of(await self._connection.call("PUT", path, TaskDocument, body=body, headers=headers))
+
+    async def delete(self, project: str, name: str, *, seen: Collection[int] | None = None) -> None:
+        """Delete a task, if its revision is in ``seen``, or that which this client has read if none is given."""
+        await self._connection.call("DELETE", ("tasks", project, name), None, headers=_if_match(seen))
 
     async def start(self, project: str, name: str, params: Mapping[str, Any] | None = None, **fields: Any) -> Submitted:
         """Queue a run of the task now; ``fields`` may hold priority, idempotency_key, correlation_id, not_before."""
@@ -110,6 +125,10 @@ class RemoteTasks:
         found = await self._connection.post(Backfilled, "tasks", project, name, "backfill", body=body)
         run_ids: list[int] = found.run_ids
         return run_ids
+
+
+def _if_match(seen: Collection[int] | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": ", ".join(f'"{revision}"' for revision in seen)}
 
 
 def _body(task: Task) -> dict[str, Any]:
