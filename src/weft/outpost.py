@@ -7,6 +7,7 @@ from pathlib import Path
 
 from weft.config import Config
 from weft.equipment import card_of, habits_of, open_executor, open_shelf
+from weft.errors import NotAllowed, WeftError
 from weft.workers.enrolment import enrolled
 from weft.workers.heart import Heart
 from weft.workers.link import Link
@@ -20,8 +21,9 @@ class Outpost:
 
     def __init__(self, config: Config, name: str, link: Link) -> None:
         protocol = RemoteProtocol(link)
-        self._link, self._heart = link, Heart(protocol, config.heartbeat_seconds)
-        self.is_refused, blobs = False, RemoteBlobs(protocol)
+        self._name, self._link, self._heart = name, link, Heart(protocol, config.heartbeat_seconds)
+        self.refusal, blobs = "", RemoteBlobs(protocol)
+        """Why the gateway takes this worker no more."""
         self.worker = Worker(
             card_of(config, name),
             protocol,
@@ -36,7 +38,7 @@ class Outpost:
         protocol.on_refused = self._refuse
 
     async def run(self) -> None:
-        """Work until drained, or until the key counts no more."""
+        """Work until drained, or until the gateway refuses the worker (``refusal``)."""
         try:
             await self.worker.run()
         finally:
@@ -46,8 +48,11 @@ class Outpost:
         self._heart.close()
         await self._link.close()
 
-    def _refuse(self) -> None:
-        self.is_refused = True
+    def _refuse(self, problem: WeftError) -> None:
+        """End: neither a key that was revoked nor one that does not allow its labels gets better by waiting."""
+        self.refusal = f"the key of worker {self._name} was revoked; enrol it anew with another join token"
+        if isinstance(problem, NotAllowed):
+            self.refusal = f"{problem}; change that, or enrol the worker anew with another join token"
         self.worker.drain()
 
 

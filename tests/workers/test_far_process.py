@@ -71,6 +71,23 @@ async def test_a_worker_whose_key_is_revoked_ends_as_one_that_is_set_up_wrongly(
     assert "the key of worker far was revoked; enrol it anew with another join token" in told.read_text()
 
 
+async def test_a_worker_that_starts_again_with_labels_that_its_key_does_not_allow_ends(
+    app: App, tmp_path: Path
+) -> None:
+    _, token = await app.keys.create("join", {}, by="test", kind="join", labels=["eu"])
+    told = tmp_path / "told"
+    async with gateway(app) as address:
+        options = ("--connect", address, "--data-dir", str(tmp_path / "far"), "--name", "far", "--token", token)
+        with started(told, *options, "--labels", "eu") as process:
+            await eventually(lambda: app.gate.waiting == 1)
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60) == 0
+        with started(told, *options, "--labels", "eu,vault") as process:
+            assert await asyncio.to_thread(process.wait, 60) == 78
+    [sentence] = [line for line in told.read_text().splitlines() if "enrol the worker anew" in line]
+    assert "far may not claim the label vault; its join token allows eu; change that, or enrol" in sentence
+
+
 async def test_a_worker_of_a_gateway_knows_nothing_of_others(app: App, tmp_path: Path) -> None:
     asked = [WEFT, "worker", "--connect", "https://master.example", "health"]
     done = await asyncio.to_thread(

@@ -99,8 +99,8 @@ async def _work_far_away(config: Config, name: str) -> None:
     on_stop(outpost.worker.drain)
     settle()
     await outpost.run()
-    if outpost.is_refused:
-        raise Misconfigured(f"the key of worker {name} was revoked; enrol it anew with another join token")
+    if outpost.refusal:
+        raise Misconfigured(outpost.refusal)
 
 
 def _token(token: str | None, file: Path | None) -> str | None:

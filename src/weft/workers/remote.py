@@ -40,8 +40,8 @@ class RemoteProtocol:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.worker_id = 0
-        self.on_refused: Callable[[], None] = lambda: None
-        """Called when the key does not count any more."""
+        self.on_refused: Callable[[WeftError], None] = lambda _: None
+        """Called when the key does not count any more, or does not allow what the worker's card says."""
         self.on_silence: Callable[[], None] = lambda: None
         """Called, in the heart's thread, when a beat did not come through."""
         self._request_id = secrets.token_hex(16)
@@ -50,8 +50,8 @@ class RemoteProtocol:
         asked = wire.Joining(card, self._request_id)
         try:
             joined = await self._post("join", asked, wire.Joined)
-        except Unknown:
-            self.on_refused()
+        except (Unknown, NotAllowed) as problem:
+            self.on_refused(problem)
             raise
         self._request_id = secrets.token_hex(16)
         self.worker_id = joined.worker_id
