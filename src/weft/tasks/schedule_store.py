@@ -72,7 +72,7 @@ def _waiting(tx: Transaction, wanted: Agenda, after: Turn, found: list[Stored]) 
     some = room + 1 if wanted.projects is None and wanted.name is None else AT_ONCE
     fire, task_id = schedules.c.next_fire_at, schedules.c.task_id
     beyond = and_(fire >= after[0], or_(fire > after[0], task_id > after[1]))
-    seen = select(task_id, fire, schedules.c.missed).where(beyond).order_by(fire, task_id).limit(some)
+    seen = select(task_id, fire, schedules.c.missed).where(beyond, *_named(wanted)).order_by(fire, task_id).limit(some)
     part = seen.subquery()
     rows = tx.rows(_wanted(wanted, part).order_by(part.c.next_fire_at, part.c.task_id).limit(room + 1))
     found += [stored_of(row) for row in rows[:room]]
@@ -86,11 +86,20 @@ def _resting(tx: Transaction, wanted: Agenda, after: Turn, found: list[Stored]) 
     """Add those that wait for no tick, as far as the page has room; return where to go on among them."""
     room = wanted.limit - len(found)
     none = and_(schedules.c.next_fire_at.is_(None), schedules.c.task_id > after[1])
-    rows = tx.rows(_wanted(wanted, schedules).where(none).order_by(schedules.c.task_id).limit(room + 1))
+    rows = tx.rows(
+        _wanted(wanted, schedules).where(none, *_named(wanted)).order_by(schedules.c.task_id).limit(room + 1)
+    )
     found += [stored_of(row) for row in rows[:room]]
     if len(rows) <= room:
         return None
     return (NEVER, rows[room - 1].id) if room else (NEVER, 0)
+
+
+def _named(wanted: Agenda) -> list[ColumnElement[bool]]:
+    """Tasks of one name are few, and sooner found by it than by looking at every schedule."""
+    if wanted.name is None:
+        return []
+    return [schedules.c.task_id.in_(select(tasks.c.id).where(tasks.c.name == wanted.name))]
 
 
 def _wanted(wanted: Agenda, part: Any) -> Select[Any]:
