@@ -17,7 +17,7 @@ from tests.runs.acting import Hand, rows_of, submit, submit_many
 from tests.workers.far_away import Speaker, gateway
 from weft.app import App
 from weft.db import schema
-from weft.errors import LeaseLost, NotFound
+from weft.errors import LeaseLost, NotAllowed, NotFound
 from weft.events import newest
 from weft.runs.model import Ending
 from weft.workers.protocol import Beat, Card, LogChunk
@@ -43,6 +43,14 @@ async def speak(request: pytest.FixtureRequest) -> AsyncIterator[Speak]:
 @pytest_asyncio.fixture
 async def app(another_app: OpenApp, speak: Speak) -> App:
     return await speak(await another_app())
+
+
+async def taken(ending: Awaitable[list[bool]]) -> list[bool]:
+    """Which endings were taken; of a worker that may be anybody's the whole call is refused."""
+    try:
+        return await ending
+    except NotAllowed:
+        return []
 
 
 async def told(app: App, kind: str) -> list[str]:
@@ -194,7 +202,7 @@ async def test_two_processes_speak_for_their_own_workers(app: App, another_app: 
     here, there = await Hand.join(app, "here"), await Hand.join(await speak(await another_app()), "there")
     mine, theirs = await here.lease(2), await there.lease(2)
     assert not {lease.run_id for lease in mine} & {lease.run_id for lease in theirs}
-    assert await here.end_all(theirs) == [False, False]
+    assert True not in await taken(here.end_all(theirs))
     assert await there.end_all(theirs) == [True, True]
 
 

@@ -171,11 +171,13 @@ async def test_a_worker_touches_no_run_but_its_own(app: App, tmp_path: Path, cap
         victim = await speaker.join(card("victim"))
         await speaker.lease(victim, 1)
         forger = await speaker.join(card("forger"))
-        assert await speaker.finish(forger, [Ending(run_id, 1, "failed")]) == [False]
+        with pytest.raises(NotAllowed, match=f"may not end run {run_id}, which another worker holds"):
+            await speaker.finish(forger, [Ending(run_id, 1, "failed")])
         assert f"end run {run_id}" in alerts(caplog)
         assert await speaker.finish(forger, [Ending(run_id, 7, "failed")]) == [False]
         assert len(alerts(caplog)) == 1
-        await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged"), LogChunk(run_id, 7, 0, b"forged")])
+        with pytest.raises(NotAllowed, match="may not ship to"):
+            await speaker.ship(forger, [LogChunk(run_id, 1, 0, b"forged"), LogChunk(run_id, 7, 0, b"forged")])
         assert alerts(caplog)[1:] == [f"ship to run {run_id}"]
         with pytest.raises(NotAllowed, match=f"does not hold run {run_id}"):
             await RemoteBlobs(await speaker.of("forger")).keep_log(run_id, 1, printed(tmp_path, b"forged"))

@@ -12,10 +12,10 @@ from tests.projects.making import a_version
 from tests.runs.acting import Hand, submit, submit_many
 from weft.access.model import Caller
 from weft.app import App
-from weft.errors import Invalid, LeaseLost
+from weft.errors import Invalid, LeaseLost, NotAllowed
 from weft.items.model import Harvest
 from weft.runs.log_shelf import open_log
-from weft.runs.model import Lease
+from weft.runs.model import Lease, RunState
 from weft.workers import store, wire
 from weft.workers.gate import MOST_ALERTS
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
@@ -90,12 +90,53 @@ async def test_a_call_that_forges_much_leaves_few_alerts(app: App, caplog: pytes
     await app.gate.lease(*victim, 20)
     chunks = [LogChunk(run_id, 1, seq, b"forged") for run_id in ids for seq in range(3)]
     with caplog.at_level(logging.WARNING, logger="weft.workers.gate"):
-        await app.gate.ship(*forger, chunks)
+        with pytest.raises(NotAllowed, match="may not ship to run"):
+            await app.gate.ship(*forger, chunks)
         told = [str(vars(record)["what"]) for record in caplog.records]
         assert told == [f"ship to run {run_id}" for run_id in sorted(ids)[:MOST_ALERTS]]
         await app.gate.ship(*victim, chunks)
     assert len(caplog.records) == MOST_ALERTS
     assert [await app.runs.log(run_id) for run_id in ids] == [b"forged" * 3] * 20
+
+
+async def test_a_write_to_a_run_that_another_holds_is_refused_and_what_is_its_own_is_taken(app: App) -> None:
+    victim, forger = await enter(app, "victim"), await enter(app, "forger")
+    await submit_many(app, 2)
+    [theirs], [own] = [await app.gate.lease(*worker, 1) for worker in (victim, forger)]
+    chunks = [LogChunk(each.run_id, each.attempt, 0, b"said") for each in (own, theirs)]
+    endings = [wire.Told(each.run_id, each.attempt, "succeeded") for each in (own, theirs)]
+    with pytest.raises(NotAllowed, match=f"may not ship to run {theirs.run_id}, which another worker holds"):
+        await app.gate.ship(*forger, chunks)
+    assert (await app.runs.log(own.run_id), await app.runs.log(theirs.run_id)) == (b"said", b"")
+    with pytest.raises(NotAllowed, match="give items to"):
+        await app.gate.collect(*forger, [harvest(theirs)])
+    with pytest.raises(NotAllowed, match=f"may not end run {theirs.run_id}"):
+        await app.gate.finish(*forger, endings)
+    states = [(await app.runs.get(each.run_id)).state for each in (own, theirs)]
+    assert states == [RunState.SUCCEEDED, RunState.RUNNING]
+    assert await app.gate.finish(*victim, endings[1:]) == [True]
+
+
+async def test_a_straggler_is_answered_that_the_run_is_not_its_own_any_more(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow, other = await enter(app, "slow"), await enter(app, "other")
+    run_id = await submit(app)
+    [lease] = await app.gate.lease(*slow, 1)
+    again = await enter_again(app, slow[0], "0123456789abcdef")
+    late = [wire.Told(run_id, lease.attempt, "succeeded")]
+    with caplog.at_level(logging.WARNING, logger="weft.workers.gate"):
+        assert await app.gate.finish(*again, late) == [False], (
+            "it joined again, and its earlier self still holds the run"
+        )
+        await app.db.transact(lambda tx: app.leases.expire(tx, slow[1], "it went silent"))
+        assert await app.gate.finish(*slow, late) == [False], "nobody holds it"
+        [next_] = await app.gate.lease(*other, 1)
+        assert (next_.run_id, next_.attempt) == (run_id, 2)
+        assert await app.gate.finish(*slow, late) == [False], "another holds the next attempt"
+        await app.gate.ship(*slow, [LogChunk(run_id, lease.attempt, 0, b"late")])
+    assert caplog.records == []
+    assert (await app.runs.get(run_id)).state is RunState.RUNNING
 
 
 def harvest(lease: Lease, first: int = 1) -> Harvest:

@@ -217,16 +217,26 @@ class Gate:
             raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
 
     async def _watch(self, caller: Caller, worker_id: int, refused: Collection[tuple[int, int]], what: str) -> None:
-        """Tell people of writes to attempts that another worker holds now: no worker can be that far behind.
+        """Refuse a call that wrote to attempts which a worker of another key holds now, and tell people of it.
 
-        A call that names many leaves a few alerts; they are enough to revoke the key.
+        An attempt has one worker in its life, so no honest one can be that far behind. What it holds itself of
+        that call was taken. A call that names many leaves a few alerts; they are enough to revoke the key.
         """
         if not refused:
             return
         holders = await self._db.read(lambda tx: _holders(tx, {run_id for run_id, _ in refused}))
-        forged = sorted(each for each in refused if holders.get(each, worker_id) != worker_id)
+        others = {holders[each] for each in refused if holders.get(each, worker_id) != worker_id}
+        foreign = {each for each in others if not await self._is_of(caller, each)}
+        forged = sorted(each for each in refused if holders.get(each) in foreign)
         for run_id, _ in forged[:MOST_ALERTS]:
             self._alert(caller, f"{what} run {run_id}")
+        if forged:
+            raise NotAllowed(f"worker {worker_id} may not {what} run {forged[0][0]}, which another worker holds")
+
+    async def _is_of(self, caller: Caller, worker_id: int) -> bool:
+        """Whether the worker joined with this key: who was given up for lost and joined again is still itself."""
+        owner = self._owners.get(worker_id) or await self._find(worker_id)
+        return owner is not None and owner.key_id == caller.id
 
     def _alert(self, caller: Caller, what: str) -> None:
         extra = {"worker": caller.name, "key_id": caller.id, "address": caller.address, "what": what}
