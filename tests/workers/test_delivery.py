@@ -229,3 +229,16 @@ async def test_a_line_that_no_call_can_carry_is_counted_and_passed_over(
         delivery.add(7, 1, tmp_path)
         await asyncio.wait_for(delivery.finish(7, 1), 10)
     assert store.lines == {(7, 1): [b"1", b"null", b"3"]}
+
+
+async def test_what_is_left_behind_and_not_taken_holds_up_nothing_else(tmp_path: Path) -> None:
+    store = PickyStore()
+    write(tmp_path / "7-1", "1\n")
+    write(tmp_path / "8-1", "1\n")
+    async with delivering(store) as delivery:
+        leftover = asyncio.create_task(deliver_left_behind(tmp_path, delivery))
+        await eventually(lambda: not (tmp_path / "8-1").exists())
+        leftover.cancel()
+        await asyncio.wait({leftover})
+    assert store.lines == {(8, 1): [b"1"]}
+    assert (tmp_path / "7-1").exists()

@@ -14,13 +14,22 @@ from weft.workers.item_spool import has_items
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 20
+
 _FOLDER = re.compile(r"([1-9]\d{0,18})-(\d{1,9})", re.ASCII)
 
 
 async def deliver_left_behind(folder: Path, delivery: Delivery) -> None:
-    """Store what lies in the folders of attempts that are over, and remove them."""
-    for left in left_behind(folder):
-        run_id, attempt = attempt_of(left)
+    """Store what lies in the folders of attempts that are over, and remove them; many at a time."""
+    places = asyncio.Semaphore(AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        for left in left_behind(folder):
+            group.create_task(_deliver(left, delivery, places))
+
+
+async def _deliver(left: Path, delivery: Delivery, places: asyncio.Semaphore) -> None:
+    run_id, attempt = attempt_of(left)
+    async with places:
         log.info("items were left behind", extra={"run_id": run_id, "attempt": attempt})
         delivery.add(run_id, attempt, left)
         await delivery.finish(run_id, attempt)
