@@ -156,6 +156,15 @@ async def test_items_come_late_from_the_same_key_and_from_no_other_of_its_name(a
     assert await app.gate.collect(*impostor, [harvest(lease, 3)]) == [0]
 
 
+async def test_a_worker_that_starts_again_goes_on_though_another_has_its_name(app: App) -> None:
+    await submit(app)
+    await Hand.join(app, "home")
+    home = await enter(app, "home")
+    [lease] = await app.gate.lease(*home, 1)
+    restarted = await enter_again(app, home[0], "0123456789abcdef")
+    assert await app.gate.collect(*restarted, [harvest(lease)]) == [2]
+
+
 async def test_a_key_gives_no_items_to_runs_of_a_worker_here_that_has_its_name(app: App) -> None:
     await submit(app)
     hand = await Hand.join(app, "here")

@@ -33,7 +33,8 @@ def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, work
     wanted = select(runs.c.id, runs.c.project, runs.c.task, runs.c.task_id, runs.c.spec, runs.c.attempt)
     wanted = wanted.add_columns(runs.c.lease_worker, runs.c.worker, runs.c.started_at).where(runs.c.id.in_(ids))
     found = {row.id: row for row in tx.rows(wanted)}
-    own = {(row.id, row.attempt): row for row in found.values() if row.lease_worker == worker_id}
+    holders = {worker_id, *same_key(tx, worker_id, {row.lease_worker for row in found.values()})}
+    own = {(row.id, row.attempt): row for row in found.values() if row.lease_worker in holders}
     since = named_since(tx, worker_id, worker)
     if since is not None:
         last = [row for row in found.values() if row.worker == worker and (row.started_at or 0) >= since]
@@ -43,6 +44,15 @@ def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, work
         rows = [row for row in tx.rows(earlier) if row.run_id in found and (row.started_at or 0) >= since]
         own |= {(row.run_id, row.attempt): found[row.run_id] for row in rows}
     return {place: own[place] for place in places if place in own}
+
+
+def same_key(tx: Transaction, worker_id: int, others: Collection[int | None]) -> set[int]:
+    """Those of ``others`` that came through a gateway with the key of ``worker_id``: itself, before it restarted."""
+    workers = schema.workers
+    ids = {worker_id} | {each for each in others if each is not None}
+    keys = {row.id: row.key_id for row in tx.rows(select(workers.c.id, workers.c.key_id).where(workers.c.id.in_(ids)))}
+    key_id = keys.get(worker_id)
+    return set() if key_id is None else {each for each, its_key in keys.items() if its_key == key_id}
 
 
 def named_since(tx: Transaction, worker_id: int, worker: str) -> Moment | None:
