@@ -64,6 +64,7 @@ class SharedFolders:
             making = self._making[name] = asyncio.create_task(self._made(name, make))
             making.add_done_callback(lambda done: self._keep(name, done))
         await asyncio.shield(making)  # being cancelled ends this wait, not the work that others wait for
+        await asyncio.sleep(0)  # one that is done has told nobody yet, and waiting for it alone lets nobody else run
 
     def _keep(self, name: str, done: asyncio.Task[int]) -> None:
         del self._making[name]
