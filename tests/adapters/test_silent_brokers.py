@@ -14,7 +14,7 @@ from experiments.proxy import Fault, Proxy
 from tests.waiting import eventually
 from weft.adapters.brokers import postgres, redis
 from weft.adapters.brokers.postgres import postgres_broker
-from weft.adapters.brokers.redis import redis_broker
+from weft.adapters.brokers.redis import RedisWire, redis_broker
 from weft.adapters.brokers.served import ServedBroker
 from weft.errors import BrokerDown
 from weft.ports import Broker
@@ -61,3 +61,23 @@ async def test_a_line_that_fell_silent_is_replaced(
         await eventually(lambda: proxy.opened > lines)
         await eventually(lambda: is_heard(bell, worker, queue))
         await eventually(lambda: not proxy.waiting())
+
+
+async def test_a_line_on_which_nobody_answers_does_not_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens ends its own read over the other line; kept, that line would be asked in vain for ever."""
+    monkeypatch.setattr(redis, "PATIENCE_SECONDS", 0.2)
+
+    async def greet_and_fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"+OK\r\n")
+        while await reader.read(1000):
+            pass
+        writer.close()
+
+    async with await asyncio.start_server(greet_and_fall_silent, "127.0.0.1", 0) as server:
+        wire = RedisWire(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        line = await wire._open_line()
+        with pytest.raises(TimeoutError):
+            await wire._unblock(7)
+        assert not line.is_open
+        await line.close()

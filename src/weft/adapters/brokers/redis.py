@@ -7,7 +7,8 @@ poll. All readers are one consumer, so that processes that came and went leave n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from weft.adapters.brokers import hints
@@ -94,7 +95,7 @@ class RedisWire:
         """Wake as many, and give back what came too late for those who waited here: others may wait elsewhere."""
         unwanted = count - self.waiters.offer(queue, count)
         if unwanted:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with self._patience():
                 await self.send({queue: unwanted})
 
     async def _join(self, connection: Connection, queues: Collection[str]) -> None:
@@ -134,9 +135,19 @@ class RedisWire:
 
     async def _unblock(self, client_id: int) -> None:
         """End the blocking read from the other connection. It may not have begun yet, so this is repeated."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with self._patience():
             line = await self._open_line()
             await line.call("CLIENT", "UNBLOCK", client_id)
+
+    @asynccontextmanager
+    async def _patience(self) -> AsyncIterator[None]:
+        """Wait on the line for a while; one that does not answer is cut, or it would stay open and be asked again."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                yield
+        except BaseException:
+            self.hang_up()
+            raise
 
 
 def hint_commands(queue: str, count: int) -> list[Command]:
