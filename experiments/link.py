@@ -207,10 +207,12 @@ async def cut_again_and_again(app: App, network: Namespace, size: Size) -> None:
 
 def tell_once() -> None:
     """Red control: what of a log does not come through at once is forgotten."""
-    put, ship = RemoteBlobs.put, RemoteProtocol.ship
+    from weft.workers import log_keeper
 
-    async def put_once(self: RemoteBlobs, key: str, data: bytes) -> None:
-        await _at_once(put(self, key, data))
+    keep, ship = RemoteBlobs.keep_log, RemoteProtocol.ship
+
+    async def keep_once(self: RemoteBlobs, run_id: int, attempt: int, spool: Any) -> None:
+        await _at_once(keep(self, run_id, attempt, spool))
 
     async def ship_once(self: RemoteProtocol, worker_id: int, chunks: Any) -> None:
         try:
@@ -218,7 +220,8 @@ def tell_once() -> None:
         except GatewayDown:
             pass
 
-    RemoteBlobs.put = put_once  # type: ignore[method-assign]
+    RemoteBlobs.keep_log = keep_once  # type: ignore[method-assign]
+    log_keeper.KEEP_SECONDS = 0.0
     RemoteProtocol.ship = ship_once  # type: ignore[method-assign]
 
 

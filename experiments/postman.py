@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 from collections import Counter
 from types import TracebackType
@@ -76,7 +77,7 @@ class Postman:
     async def _bring(self, request: web.Request, body: bytes) -> web.Response:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOPS}
         url = self._target + request.path_qs
-        async with self._session.request(request.method, url, data=body, headers=headers) as answer:
+        async with self._session.request(request.method, url, data=io.BytesIO(body), headers=headers) as answer:
             content = await answer.read()
         told = {name: value for name, value in answer.headers.items() if name.lower() not in (*HOPS, "date", "server")}
         return web.Response(status=answer.status, body=content, headers=told)

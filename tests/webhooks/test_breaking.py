@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.runs.acting import submit, submit_many
 from tests.waiting import eventually
 from tests.webhooks.receiving import Receiver
 from weft import events
 from weft.app import App
+from weft.webhooks import circuit
 from weft.webhooks.circuit import CLOSED, FAILURES_TO_OPEN, LONGEST_PAUSE_SECONDS, Circuit
 from weft.webhooks.courier import CLAIM_SECONDS, DOWN_SECONDS
 from weft.webhooks.model import DeliveryState, Webhook
+
+
+@pytest.fixture(autouse=True)
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than what a single delivery waits for its next try, so that the two are told apart."""
+    monkeypatch.setattr(circuit, "FIRST_PAUSE_SECONDS", 30.0)
 
 
 async def deliver(app: App) -> None:

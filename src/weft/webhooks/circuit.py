@@ -15,7 +15,7 @@ from typing import Literal
 from weft.clock import Moment, seconds
 
 FAILURES_TO_OPEN = 5
-FIRST_PAUSE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 600.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import ssl
 import time
@@ -16,6 +17,8 @@ from weft.errors import NOT_SHOWN, Conflict, GatewayDown, Invalid, LeaseLost, Mi
 from weft.workers.wire import PROTOCOL, VERSION_HEADER
 
 ANSWER_SECONDS = 10.0
+LARGE = 1 << 20
+"""A body of more bytes is sent piece by piece."""
 CONNECT_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 5.0
 LONGEST_RETRY_AFTER_SECONDS = 30.0
@@ -83,7 +86,7 @@ class Link:
             async with self._session().request(
                 method,
                 self.url + path,
-                data=data,
+                data=io.BytesIO(data) if data is not None and len(data) > LARGE else data,
                 headers=headers,
                 timeout=timeout,
                 proxy=self._proxy,
