@@ -55,8 +55,6 @@ class Size:
     """How long all goes well between two faults, at most."""
     schedulers: int = 5
     schedules: int = 300
-    late_seconds: float = 2.0
-    """How late ticks may be (p99) while all goes well."""
 
 
 REDUCED = Size(
@@ -205,7 +203,7 @@ async def observe(
     tally = found.tally(kills=scene.faults.total(), seconds=time.monotonic() - began)
     report.add(name, tally)
     report.expect(bool(scene.faults["freeze half-way"]), f"{name}: no leader was frozen half-way")
-    _judge_delays(report, name, found.delays, scene.troubled, size.late_seconds)
+    _judge_delays(report, name, found.delays, scene.troubled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,16 +243,12 @@ class Found:
 
 
 def _judge_delays(
-    report: Report,
-    name: str,
-    delays: list[tuple[Moment, float]],
-    troubled: list[tuple[Moment, Moment]],
-    late_seconds: float,
+    report: Report, name: str, delays: list[tuple[Moment, float]], troubled: list[tuple[Moment, Moment]]
 ) -> None:
     calm, failover = [0.0], [0.0]
     for at, delay in delays:
         (failover if any(began <= at <= ended for began, ended in troubled) else calm).append(delay)
     p99 = sorted(calm)[int(0.99 * (len(calm) - 1))]
     report.note(f"{name}: ticks were late by {p99:.2f} s (p99), by {max(failover):.1f} s at most while a fault lasted")
-    report.expect(p99 <= late_seconds, f"{name}: ticks were late by {p99:.2f} s (p99), {late_seconds:g} s are allowed")
+    report.expect(p99 <= 2, f"{name}: ticks were late by {p99:.2f} s (p99), 2 s are allowed")
     report.expect(max(failover) <= 15, f"{name}: a fault delayed a tick by {max(failover):.1f} s, 15 s are allowed")

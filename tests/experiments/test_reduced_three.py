@@ -12,6 +12,7 @@ def assert_passed(report: Report) -> None:
     assert report.passed, str(report)
 
 
+@pytest.mark.alone
 async def test_ten_times_too_much_from_one_tenant_is_refused_and_the_others_hardly_notice() -> None:
     assert_passed(await r30.experiment())
 
