@@ -57,9 +57,7 @@ class Size:
     schedules: int = 300
 
 
-REDUCED = Size(
-    simulated_seconds=1500, patience_seconds=1.0, calm_seconds=1.5, late_seconds=6.0
-)  # the machine may be busy
+REDUCED = Size(simulated_seconds=1500, patience_seconds=1.0, calm_seconds=1.5)
 FULL = Size(simulated_seconds=86_400, patience_seconds=5.0, calm_seconds=4.0)
 RED = Size(simulated_seconds=600, patience_seconds=1.0, calm_seconds=1.0)
 
