@@ -15,7 +15,7 @@ import asyncio
 import os
 import signal
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +130,8 @@ class Hand(asyncio.Protocol):
     def _note(self, status: int, head: bytes, body: bytes) -> None:
         self._notes.latencies.append(time.monotonic() - self.sent_at)
         told = msgspec.json.decode(body, type=Told) if body.startswith(b"{") else Told()
-        self._notes.answers[f"{status} {told.code}".strip()] += 1
+        unasked = "" if self.key else " unasked"
+        self._notes.answers[f"{status} {told.code}".strip() + unasked] += 1
         self._notes.curt += status in (429, 503) and b"retry-after:" not in head
         if status == 202:
             self._notes.lines.append(f"ack {self.key} {told.run_id}")
@@ -146,7 +147,8 @@ class Tenant:
         self._port = int(port)
         self.notes = Notes()
         self._hands: set[Hand] = set()
-        self._free: list[Hand] = []
+        self._free: deque[Hand] = deque()
+        """The one that has rested longest comes first, so that none rests until the gateway ends it."""
         self.sent = 0
         self._life = f"{options.name}-{os.urandom(4).hex()}"
 
@@ -172,7 +174,7 @@ class Tenant:
                 await self._connect()
             if not self._free:
                 break
-            hand = self._free.pop()
+            hand = self._free.popleft()
             if hand.is_open:
                 key = f"{self._life}-{self.sent}"
                 hand.send(key, self._request(key))

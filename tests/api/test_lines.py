@@ -54,7 +54,19 @@ def hurry() -> Iterator[None]:
 @on_sqlite
 async def test_a_head_that_does_not_come_is_not_waited_for(hurry: None, nobody: Visitor) -> None:
     assert b" 408 " in await said_to(nobody, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
-    assert b" 408 " in await said_to(nobody, b"")
+
+
+@on_sqlite
+async def test_a_second_head_that_does_not_end_is_told_so(hurry: None, nobody: Visitor) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answers = await said_to(nobody, whole + b"GET /healthz HTTP/1.1\r\nHost: local")
+    assert b" 200 " in answers
+    assert b" 408 " in answers.partition(b" 200 ")[2]
+
+
+@on_sqlite
+async def test_a_connection_on_which_nothing_was_asked_ends_without_an_answer(hurry: None, nobody: Visitor) -> None:
+    assert await said_to(nobody, b"") == b""
 
 
 @on_sqlite

@@ -21,6 +21,7 @@ class ImpatientProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._alarm: TimerHandle | None = None
         self._unread = 0
+        self._has_begun = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -39,10 +40,12 @@ class ImpatientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._has_begun = True
         if self._alarm is None:
             self._expect_a_head()
 
     def on_headers_complete(self) -> None:
+        self._has_begun = False
         self._calm_down()
         super().on_headers_complete()
 
@@ -56,7 +59,8 @@ class ImpatientProtocol(HttpToolsProtocol):
             self._alarm = None
 
     def _let_go(self, status: int) -> None:
+        """Say why, but only to who has begun to ask: others would take it for the answer to their next request."""
         self._calm_down()
-        if not self.transport.is_closing():
+        if self._has_begun and not self.transport.is_closing():
             self.transport.write(STATUS_LINE[status] + b"connection: close\r\ncontent-length: 0\r\n\r\n")
-            self.transport.close()
+        self.transport.close()
