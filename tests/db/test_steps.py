@@ -11,7 +11,7 @@ from sqlalchemy import Engine, inspect, select, text, update
 from weft.db import schema
 from weft.db.database import open_database
 from weft.db.migrate import migrate
-from weft.db.migrations import m0002_spiders
+from weft.db.migrations import m0002_spiders, m0003_intake
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ def taken_back(engine: Engine) -> None:
     """The database as it was before the step, with a project in it."""
     with engine.begin() as connection:
         connection.execute(schema.projects.insert().values(name="shop", weight=2.0))
+        m0003_intake.metadata.drop_all(connection)
         m0002_spiders.metadata.drop_all(connection)
         for table, columns in m0002_spiders.ADDED.items():
             for column in columns:

@@ -9,12 +9,13 @@ from weft.db.schema.access_tables import api_keys, audit, grants, login_failures
 from weft.db.schema.columns import metadata
 from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
 from weft.db.schema.ground_tables import event_ids, leaders, run_ids, schema_version, sequences, thing_ids
+from weft.db.schema.intake_tables import letters, replies, scrapyd_jobs
 from weft.db.schema.item_tables import datasets, destination_marks, destinations, items, looks, run_stats, things
 from weft.db.schema.project_tables import projects, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
 from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
 
-VERSION = 2
+VERSION = 3
 """The number of the newest migration."""
 
 __all__ = [
@@ -38,17 +39,20 @@ __all__ = [
     "items",
     "lanes",
     "leaders",
+    "letters",
     "limits",
     "log_chunks",
     "login_failures",
     "looks",
     "metadata",
     "projects",
+    "replies",
     "run_ids",
     "run_stats",
     "runs",
     "schedules",
     "schema_version",
+    "scrapyd_jobs",
     "secrets",
     "sequences",
     "sessions",

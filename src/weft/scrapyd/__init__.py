@@ -1,0 +1,1 @@
+"""Runs as Scrapyd's clients see them: jobs, with names of their own."""
