@@ -22,8 +22,6 @@ letters = table(
     Column("source", String(200), nullable=False),  # the queue or stream that it came from
     Column("message_id", String(200), nullable=False),
     Column("project", Name),  # NULL: nobody can tell
-    Column("body", Blob, nullable=False),
-    Column("original", Blob),  # as it came, where somebody has edited it
     Column("headers", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("state", String(12), nullable=False),  # dead, resubmitted, dropped
@@ -31,6 +29,8 @@ letters = table(
     Column("revision", Integer, nullable=False),
     Column("received_at", Moment, nullable=False),
     Column("changed_at", Moment, nullable=False),
+    Column("body", Blob, nullable=False),  # last: what stands behind ten megabytes takes long to read in SQLite
+    Column("original", Blob),  # as it came, where somebody has edited it
     Index("letters_by_state", "state", "id"),
     Index("letters_by_project", "project", "state", "id"),
     Index("letters_by_message", "source", "message_id"),

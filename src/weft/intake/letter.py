@@ -1,0 +1,63 @@
+"""A dead letter: a message that could not become a run, and why. Values only, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from weft.clock import Moment
+
+LARGEST_BODY = 4 * 1024 * 1024
+"""Bytes of a message that are kept; the source's own dead-letter queue has all of them. A server of MySQL takes 16 MiB
+at once, and a body may take twice its size on the way there, or come back with what it was before an edit."""
+
+
+class LetterState(StrEnum):
+    DEAD = "dead"
+    RESUBMITTED = "resubmitted"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A letter as lists have it: without its body, which may be large."""
+
+    id: int
+    source: str
+    """The queue or stream that the message came from."""
+    message_id: str
+    project: str | None
+    """None where nobody can tell."""
+    reason: str
+    state: LetterState
+    run_id: int | None
+    """The run that it became when it was resubmitted."""
+    revision: int
+    body_bytes: int
+    edited: bool
+    received_at: Moment
+    changed_at: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLetter:
+    """A letter with what was written in it."""
+
+    letter: Letter
+    headers: Mapping[str, str]
+    body: bytes
+    original: bytes | None
+    """As it came, where somebody has edited it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which letters to list; None is all."""
+
+    projects: Collection[str] | None = None
+    """Letters without a project are in no project, so only those who ask for all see them."""
+    state: LetterState | None = None
+    source: str | None = None
+    before: int | None = None
+    limit: int = 50
