@@ -21,8 +21,8 @@ from weft.api.call import LARGEST_ID, converted, decoded
 from weft.api.v1.events import kinds_of, seen_by
 from weft.app import App
 from weft.errors import DatabaseDown, WeftError
-from weft.live.position import Position
 from weft.live.tail import Batch, Wanted
+from weft.position import Position
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from weft.clock import Clock
 from weft.db.database import Database, Unit
 from weft.events import Event
 from weft.live.document import event_document
-from weft.live.position import WINDOW, Position
 from weft.loops import every, repeat
+from weft.position import WINDOW, Position
 
 LOOK_SECONDS = 0.05
 MOST_READ = 500

@@ -24,7 +24,7 @@ from weft.envelope import Envelope
 from weft.errors import WeftError
 from weft.events import Event
 from weft.live.document import event_document
-from weft.live.position import Position
+from weft.position import Position
 from weft.redaction import redacted_tree
 from weft.runs import list_store
 from weft.tasks.leader import Leader

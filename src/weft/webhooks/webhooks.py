@@ -13,7 +13,7 @@ from weft.access.witness import Told, tell, tell_all
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import NotFound
-from weft.live.position import WINDOW, Position
+from weft.position import WINDOW, Position
 from weft.tasks.model import check_name
 from weft.webhooks import breaking, store
 from weft.webhooks.circuit import Circuit, State

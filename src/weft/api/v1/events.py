@@ -20,8 +20,8 @@ from weft.db.database import Transaction
 from weft.errors import DatabaseDown, Invalid
 from weft.events import KINDS, Event
 from weft.live.document import EventDocument, event_document
-from weft.live.position import Position
 from weft.live.tail import Wanted
+from weft.position import Position
 
 log = logging.getLogger(__name__)
 

@@ -61,5 +61,5 @@ deliveries = table(
     sqlite_autoincrement=True,
 )
 
-# How far a reader that takes every event has read, and which ids below that were not there yet (live/position.py).
+# How far a reader that takes every event has read, and which ids below that were not there yet (position.py).
 cursors = table("cursors", Column("reader", String(40), primary_key=True), Column("position", Text, nullable=False))

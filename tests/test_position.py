@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import Invalid
-from weft.live.position import MOST_GAPS, OLD, WAIT, Gap, Position
+from weft.position import MOST_GAPS, OLD, WAIT, Gap, Position
 
 NOW = 1_780_315_200_000_000
 
