@@ -1,7 +1,7 @@
 """Fills a database with very many runs in little time, as copies of a few that came in by the front door."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Engine, NullPool, create_engine, event, text
@@ -43,13 +43,20 @@ ENDED = QUEUED | {
 
 
 async def fill(
-    app: App, *, queued: int, ended: int, of_queued: Mapping[str, str] = {}, of_ended: Mapping[str, str] = {}
+    app: App,
+    *,
+    queued: int,
+    ended: int,
+    of_queued: Mapping[str, str] = {},
+    of_ended: Mapping[str, str] = {},
+    samples: Sequence[NewRun] = (),
 ) -> None:
     """Add runs of ten projects: first those that have ended, then those that wait.
 
-    ``of_queued`` and ``of_ended`` are columns that differ from run to run, as expressions of its id, ``number.n``.
+    ``of_queued`` and ``of_ended`` are columns that differ from run to run, as expressions of its id, ``number.n``; all
+    others are those of ten ``samples``.
     """
-    await app.runs.submit([sample(number) for number in range(PROJECTS)])
+    await app.runs.submit(samples or [sample(number) for number in range(PROJECTS)])
     engine = hurried(app.db.engine)
     await asyncio.to_thread(copy, engine, {**ENDED, **of_ended}, PROJECTS + 1, ended)
     await asyncio.to_thread(copy, engine, {**QUEUED, **of_queued}, PROJECTS + ended + 1, queued - PROJECTS)

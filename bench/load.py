@@ -37,6 +37,8 @@ class Load:
     seconds: float = 5.0
     warm_seconds: float = WARM_SECONDS
     """What is asked before this is over is counted, and not timed."""
+    calls: int = 0
+    """So many requests in all, and then the time is over; 0 for as many as there is time for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,12 +107,21 @@ class Tally:
         self.timed_from = began + load.warm_seconds
         self.timed_until = self.timed_from + load.seconds
         self.expected = self.timed = 0
+        self.last = began
+        """When the last answer came."""
+        self._calls, self._asked = load.calls, 0
         self.milliseconds: list[list[float]] = [[] for _ in load.requests]
         self.others: Counter[str] = Counter()
         self.said = ""
 
+    def may_ask(self, now: float) -> bool:
+        """Whether there is time for one more request, which then counts as asked."""
+        self._asked += 1
+        return now < self.timed_until and (not self._calls or self._asked <= self._calls)
+
     def note(self, place: int, answer: bytearray, sent: float, came: float) -> None:
         """The answer to the request at a place in the load."""
+        self.last = came
         if not answer.startswith(self._wanted):
             self.others[answer.partition(b"\r\n")[0].decode(errors="replace")] += 1
             self.said = self.said or answer.partition(END)[2][:LONGEST_SAID].decode(errors="replace")
@@ -132,7 +143,7 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._ask()
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
@@ -150,9 +161,14 @@ class Client(asyncio.Protocol):
             self._tally.others[f"connection lost: {problem}"] += 1
             self.over.set_result(None)
 
-    def _ask(self) -> None:
+    def _go_on(self) -> None:
+        """Ask the next question, or leave."""
         self._sent = time.perf_counter()
-        self._transport.write(self._requests[self._place])
+        if self._tally.may_ask(self._sent):
+            self._transport.write(self._requests[self._place])
+        else:
+            self.over.set_result(None)
+            self._transport.close()
 
     def _answered(self) -> None:
         came = time.perf_counter()
@@ -160,11 +176,7 @@ class Client(asyncio.Protocol):
         self._answer.clear()
         self._missing = 0
         self._place = (self._place + 1) % len(self._requests)
-        if came < self._tally.timed_until:
-            self._ask()
-        else:
-            self.over.set_result(None)
-            self._transport.close()
+        self._go_on()
 
 
 def length(head: bytearray) -> int:
@@ -179,7 +191,8 @@ async def put_on(load: Load) -> Answers:
     """The load in this process."""
     loop = asyncio.get_running_loop()
     requests = [each.encode() for each in load.requests]
-    tally, cpu = Tally(load, time.perf_counter()), time.process_time()
+    began, cpu = time.perf_counter(), time.process_time()
+    tally = Tally(load, began)
     clients: list[asyncio.Future[None]] = []
     for number in range(load.clients):
         over = loop.create_future()
@@ -193,7 +206,7 @@ async def put_on(load: Load) -> Answers:
     return Answers(
         expected=tally.expected,
         timed=tally.timed,
-        seconds=load.seconds,
+        seconds=tally.last - began if load.calls else load.seconds,
         milliseconds=tally.milliseconds,
         others=dict(tally.others),
         said=tally.said,

@@ -1,5 +1,6 @@
 """Scrapyd's schedule.json: one deployed project with one spider, and no process in which it could start."""
 
+import io
 import json
 import sqlite3
 import subprocess
@@ -8,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,13 +56,21 @@ class Scrapyd:
             return Seen(answers=answers, kept=queued(folder), server_cpu=cpu_seconds(pid) - before)
 
 
+def nothing(_: Path) -> None:
+    """It begins with an empty folder."""
+
+
 @contextmanager
-def scrapyd() -> Iterator[tuple[Path, int, int]]:
-    """One that answers and knows its spider: its folder, its port and its process."""
+def scrapyd(
+    settings: Mapping[str, str] = {}, prepare: Callable[[Path], None] = nothing
+) -> Iterator[tuple[Path, int, int]]:
+    """One that answers and knows its spider: its folder, which somebody may ``prepare``, its port and its process."""
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as directory:
         folder, port = Path(directory), free_port()
-        (folder / "scrapyd.conf").write_text(SETTINGS.format(port=port))
+        more = "".join(f"{name} = {value}\n" for name, value in settings.items())
+        (folder / "scrapyd.conf").write_text(SETTINGS.format(port=port) + more)
         deploy(folder)
+        prepare(folder)
         with (folder / "output").open("wb") as output:
             process = subprocess.Popen(
                 [program("scrapyd")], cwd=folder, stdout=output, stderr=output, start_new_session=True
@@ -77,9 +86,16 @@ def deploy(folder: Path) -> None:
     """Put the project's egg where Scrapyd would have stored it."""
     egg = folder / "eggs" / PROJECT / "1.egg"
     egg.parent.mkdir(parents=True)
-    with zipfile.ZipFile(egg, "w") as archive:
-        for name, text in EGG.items():
+    egg.write_bytes(packed(EGG))
+
+
+def packed(files: Mapping[str, str]) -> bytes:
+    """An egg, as it is uploaded."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
             archive.writestr(name, text)
+    return buffer.getvalue()
 
 
 def wait_for_spider(port: int, process: subprocess.Popen[bytes], output: Path) -> None:

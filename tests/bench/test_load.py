@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from sqlalchemy import func, select
 
 from bench.load import Load, ask, put_on, request
@@ -117,3 +118,11 @@ async def test_a_process_of_its_own_says_the_same() -> None:
     assert answers.others == {}
     assert answers.expected == len(asked)
     assert answers.rate == answers.timed > 0
+
+
+async def test_a_number_of_calls_ends_the_load_before_its_time() -> None:
+    async with answering(ANSWER) as (port, asked):
+        answers = await put_on(gets(port, calls=7, seconds=60.0))
+    assert answers.expected == answers.timed == len(asked) == 7
+    assert answers.rate == pytest.approx(7 / answers.seconds)
+    assert answers.seconds < 60.0
