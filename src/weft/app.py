@@ -46,6 +46,7 @@ from weft.runs.leases import Leases
 from weft.runs.measuring import Measure
 from weft.runs.pausing import Pauses
 from weft.runs.runs import Runs
+from weft.scrapyd.jobs import Jobs
 from weft.tasks import taskfile
 from weft.tasks.changes import Wanted
 from weft.tasks.leader import Leader
@@ -106,6 +107,7 @@ class App:
     tasks: Tasks
     schedules: Schedules
     scheduler: Scheduler
+    jobs: Jobs
     tail: Tail
     comparer: Comparer
     webhooks: Webhooks
@@ -201,6 +203,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         tasks=tasks,
         schedules=Schedules(db, tasks, clock),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),
+        jobs=Jobs(db, runs, check_spec, finished_to_keep=config.scrapyd_finished_to_keep),
         tail=Tail(db, clock),
         comparer=Comparer(db, clock),
         webhooks=Webhooks(db, sealer, clock),

@@ -68,6 +68,19 @@ class Config:
     open_metrics: bool = field(
         default=False, metadata={"doc": "Let clients on this machine read /metrics without a key."}
     )
+    scrapyd_port: int = field(
+        default=0, metadata={"doc": "A port where everything is Scrapyd's API and pages; 0 for none."}
+    )
+    scrapyd_node_name: str = field(
+        default="", metadata={"doc": "What answers of Scrapyd's API call this node; empty: the host's name."}
+    )
+    scrapyd_open: bool = field(
+        default=False,
+        metadata={"doc": "Let clients on this machine call Scrapyd's API without a password, as developer everywhere."},
+    )
+    scrapyd_finished_to_keep: int = field(
+        default=100, metadata={"doc": "How many jobs that have ended the lists of Scrapyd's API show."}
+    )
     largest_archive_bytes: int = field(
         default=200_000_000, metadata={"doc": "How large the archive of a project's code may be."}
     )
@@ -185,6 +198,8 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         found.append(("admin_password", "it must have from 10 to 1000 characters, or be empty"))
     if config.connect and not _GATEWAY.fullmatch(config.connect):
         found.append(("connect", "it must be a URL such as https://master.example"))
+    if config.scrapyd_port and config.scrapyd_port == config.port:
+        found.append(("scrapyd_port", "it must be another than port, or 0: port has Scrapyd's API as well"))
     if not config.host:
         found.append(("host", "it must be an address such as 127.0.0.1"))
     if config.heartbeat_seconds * 2 > config.lease_seconds:
@@ -195,6 +210,8 @@ def _problems(config: Config) -> list[tuple[str, str]]:
 HIDDEN = frozenset(one.name for one in fields(Config) if "hidden" in one.metadata)
 _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("port", 0, 65535),
+    ("scrapyd_port", 0, 65535),
+    ("scrapyd_finished_to_keep", 0, 1_000_000),
     ("requests_per_second", 0, 1e9),
     ("requests_at_once", 0, 1_000_000),
     ("streams_at_once", 0, 1_000_000),

@@ -18,6 +18,7 @@ WeftError
 ├── CodeNotReady            exit 1   a project's code cannot be made ready on a worker
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
+│   └── InboxDown                    a queue of another system does not answer; its messages wait there
 └── Misconfigured           exit 78  weft cannot start as it is set up
     ├── AdapterMissing               a chosen adapter needs a package that is not installed
     ├── SchemaNewer                  the database was made by a newer weft
@@ -55,6 +56,7 @@ class NotFound(WeftError):
 
     def __init__(self, what: str, which: object, *, hidden: bool = False) -> None:
         super().__init__(f"there is no {what} {which}")
+        self.what = what
         self.hidden = hidden  # there may be one, but this caller is not to know
 
 
@@ -156,6 +158,13 @@ class BrokerDown(WeftError):
 
     def __init__(self, broker: str, why: object) -> None:
         super().__init__(f"the {broker} broker does not answer ({_first_line(why)}); workers fall back to polling")
+
+
+class InboxDown(BrokerDown):
+    """A queue that weft takes messages from does not answer."""
+
+    def __init__(self, inbox: str, why: object) -> None:
+        WeftError.__init__(self, f"the inbox {inbox} does not answer ({_first_line(why)}); its messages wait there")
 
 
 class Misconfigured(WeftError):

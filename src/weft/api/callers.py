@@ -46,14 +46,19 @@ class Callers:
         """Refuse what a page of somebody else's would change here; a WebSocket changes things later on."""
         if not operation.changes and connection.scope["type"] != "websocket":
             return
-        origin = connection.headers.get("origin")
-        foreign = connection.headers.get("sec-fetch-site") == "cross-site" if origin is None else None
-        if foreign or (origin is not None and not self._hosts.allows_origin(origin)):
-            raise NotAllowed(
-                f"a page of {(origin or 'another site')[:100]} may not do this; only pages of this weft may"
-            )
+        if self.is_foreign(connection):
+            origin = connection.headers.get("origin", "another site")
+            raise NotAllowed(f"a page of {origin[:100]} may not do this; only pages of this weft may")
 
-    async def _identify(self, connection: HTTPConnection, operation: Operation) -> Caller:
+    def is_foreign(self, connection: HTTPConnection) -> bool:
+        """Whether a browser says that a page of somebody else's asks."""
+        origin = connection.headers.get("origin")
+        if origin is None:
+            return connection.headers.get("sec-fetch-site") == "cross-site"
+        return not self._hosts.allows_origin(origin)
+
+    async def by_header(self, connection: HTTPConnection) -> Caller | None:
+        """Who calls by what stands in ``Authorization``; None where nothing does."""
         scheme, _, given = connection.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and given.count(".") == 2:
             connection.state.passed_on = True
@@ -62,6 +67,11 @@ class Callers:
             return await self._keys.caller(given.strip(), address_of(connection))
         if scheme.lower() == "basic" and given:
             return await self._by_password(given.strip(), address_of(connection))
+        return None
+
+    async def _identify(self, connection: HTTPConnection, operation: Operation) -> Caller:
+        if (caller := await self.by_header(connection)) is not None:
+            return caller
         if session_id := connection.cookies.get(COOKIE):
             return await self._by_session(session_id, connection)
         if operation.name in self._open and is_here(connection):

@@ -14,6 +14,7 @@ from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
 from weft.api.places import Places, seated
 from weft.api.rates import Rates
+from weft.api.scrapyd.door import ScrapydDoor
 from weft.api.server import Server
 from weft.api.v1 import operations
 from weft.app import App
@@ -21,18 +22,34 @@ from weft.config import Config
 from weft.errors import Misconfigured
 
 
-def open_gateway(app: App, *, demo: bool = False) -> Gateway:
+def open_gateway(app: App, *, demo: bool = False, rates: Rates | None = None) -> Gateway:
     """Every operation; with the demo site where weft runs with its examples."""
-    hosts, rates = Hosts(host_names(app.config)), Rates(app.config.requests_per_second)
+    hosts, rates = Hosts(host_names(app.config)), rates or Rates(app.config.requests_per_second)
     streams = Places(app.config.streams_at_once, "streams")
     offered = seated([*operations(), *(demo_site.operations.all if demo else ())], app.config.requests_at_once, streams)
     return Gateway(app, offered, Callers(app, hosts), hosts, rates, streams)
 
 
 def open_server(app: App, *, demo: bool = False) -> Server:
+    """Weft's own door, where Scrapyd's clients are answered as well."""
+    rates = Rates(app.config.requests_per_second)
+    gateway = open_gateway(app, demo=demo, rates=rates)
+    return _server(app, _scrapyd_door(app, rates, gateway))
+
+
+def open_scrapyd_server(app: App) -> Server:
+    """A door where everything is Scrapyd's."""
+    return _server(app, _scrapyd_door(app, Rates(app.config.requests_per_second)))
+
+
+def _scrapyd_door(app: App, rates: Rates, inner: Gateway | None = None) -> ScrapydDoor:
+    hosts = Hosts(host_names(app.config))
+    return ScrapydDoor(app, Callers(app, hosts), hosts, rates, inner)
+
+
+def _server(app: App, application: Any) -> Server:
     refuse_open_door(app.config)
-    gateway = open_gateway(app, demo=demo)
-    return Server(gateway, before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
+    return Server(application, before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
 
 
 def tls_options(config: Config) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Gateway:
             await self._converse(WebSocket(scope, receive, send))
             return
         request = Request(scope, receive)
-        began, request_id = time.monotonic(), _request_id(request)
+        began, request_id = time.monotonic(), request_id_of(request)
         try:
             response = await self._answer(request, request_id)
         except ClientDisconnect:
@@ -126,7 +126,7 @@ class Gateway:
             try:
                 conversation = await self._met(socket, held)
             except Exception as error:
-                await socket.send_denial_response(self._problem(error, socket, _request_id(socket)))
+                await socket.send_denial_response(self._problem(error, socket, request_id_of(socket)))
                 return
             await conversation.run()
 
@@ -200,7 +200,7 @@ def add_headers(response: Response, request_id: str, *, is_https: bool) -> None:
         response.raw_headers.append(HSTS)
 
 
-def _request_id(request: HTTPConnection) -> str:
+def request_id_of(request: HTTPConnection) -> str:
     """The caller's own, or one that no other process gives."""
     given = request.headers.get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else f"{MINE}{next(NUMBERS):08x}"

@@ -69,6 +69,11 @@ class Projects:
                 await self._blobs.put(key, data)  # a delete of the same code came in between
         return deployed
 
+    async def names(self, projects: Collection[str] | None = None) -> list[str]:
+        """The projects that have code, or those among ``projects``."""
+        found = await self._db.read(store.with_code)
+        return [name for name in found if projects is None or name in projects]
+
     async def versions(self, project: str) -> list[Version]:
         """Every version, the newest by name first."""
         found = await self._db.read(lambda tx: store.listed(tx, project))

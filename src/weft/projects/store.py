@@ -27,6 +27,11 @@ def listed(tx: Transaction, project: str) -> list[Version]:
     return [_version(row, now) for row in tx.rows(select(versions).where(versions.c.project == project))]
 
 
+def with_code(tx: Transaction) -> list[str]:
+    """The projects that have a version."""
+    return [row[0] for row in tx.rows(select(versions.c.project).distinct().order_by(versions.c.project))]
+
+
 def get(tx: Transaction, project: str, version: str, *, lock: bool = False) -> Version | None:
     """The version; with ``lock`` no run can be pinned to it until the transaction ends."""
     query = select(versions).where(versions.c.project == project, versions.c.version == version)

@@ -1,0 +1,82 @@
+"""A request of one of Scrapyd's clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from weft.access.model import Caller, Role
+from weft.api.scrapyd import answers
+from weft.api.scrapyd.answers import Complaint
+from weft.app import App
+
+Values = dict[bytes, list[bytes]]
+"""Parameters as they were sent: names and texts need not be UTF-8."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What was asked for, and by whom. ``path`` has no double slashes."""
+
+    app: App
+    caller: Caller
+    method: str
+    path: str
+    request: Request
+    node_name: str
+    values: Values = field(default_factory=dict)
+    egg: Path | None = None
+    """The uploaded file, which is gone once the request is answered."""
+
+    def text(self, name: str) -> str:
+        """A parameter that must be there. Each is taken once; of several with one name the first counts."""
+        found = self.optional(name)
+        if found is None:
+            raise Complaint(f"'{name}' parameter is required")
+        return found
+
+    def optional(self, name: str) -> str | None:
+        found = self.values.pop(name.encode(), None)
+        return None if not found else _text(name, found[0])
+
+    def texts(self, name: str) -> list[str]:
+        """Every value of a parameter that may be repeated."""
+        return [_text(name, each) for each in self.values.pop(name.encode(), [])]
+
+    def rest(self) -> dict[str, str]:
+        """The parameters that nobody has taken."""
+        try:
+            return {name.decode(): values[0].decode() for name, values in self.values.items()}
+        except UnicodeDecodeError as problem:
+            raise Complaint(f"UnicodeDecodeError: {problem}") from problem
+
+    def check(self, needed: Role, project: str) -> None:
+        """Refuse a caller whose role is too low; a project that they may not see does not exist for them."""
+        if self.caller.role_in(project) is None:
+            raise Complaint(f"project '{project}' not found")
+        self.caller.check(needed, project)
+
+    def visible(self, project: str | None = None) -> frozenset[str] | None:
+        """The projects whose things the caller may see, or the one that was asked for; None for all."""
+        if project is not None:
+            return frozenset({project})
+        return self.caller.projects(Role.VIEWER)
+
+    def ok(self, **data: Any) -> Response:
+        return answers.ok(self.node_name, **data)
+
+    @property
+    def prefix(self) -> str:
+        """What a proxy has taken from the beginning of the address."""
+        return self.request.headers.get("x-forwarded-prefix", "").rstrip("/")
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as problem:
+        raise Complaint(f"{name} is invalid: {problem}") from problem

@@ -1,0 +1,182 @@
+"""The door for Scrapyd's clients: finds what an address stands for, who asks, and answers as Scrapyd does.
+
+On weft's own port it stands before the gateway and takes only what is Scrapyd's; on a port of its own everything is.
+Who asks is told by ``Authorization`` alone: a browser's session does not count here, so no page elsewhere can use it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from weft.access.model import EVERYWHERE, Caller, Role
+from weft.api.callers import Callers, address_of, is_here
+from weft.api.gateway import METHODS, add_headers, request_id_of
+from weft.api.guards import Hosts, check_head
+from weft.api.places import Places, named
+from weft.api.problems import Refused, problem_of
+from weft.api.rates import Rates
+from weft.api.scrapyd import answers, endpoints
+from weft.api.scrapyd.answers import Complaint
+from weft.api.scrapyd.asked import Asked
+from weft.api.scrapyd.forms import query_of, read_form
+from weft.app import App
+from weft.errors import BlobsDown, DatabaseDown, NotFound, Rejected, TooManyLogins, Unknown, WeftError
+from weft.metrics import REQUEST_SECONDS, REQUESTS
+from weft.redaction import redacted
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Asked], Awaitable[Response]]
+
+SLASHES = re.compile(r"/{2,}")
+OWN_STATUS = (Refused, TooManyLogins, DatabaseDown, BlobsDown)
+"""Refusals that are no answers of Scrapyd's, so that their status is not that of success."""
+PEOPLE = frozenset({"user", "key"})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address whose answer is JSON."""
+
+    method: str
+    handle: Handle
+    takes_egg: bool = False
+
+
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "/daemonstatus.json": Endpoint("GET", endpoints.daemonstatus),
+    "/listprojects.json": Endpoint("GET", endpoints.listprojects),
+    "/schedule.json": Endpoint("POST", endpoints.schedule),
+}
+
+PAGES: Mapping[str, Handle] = {}
+"""Pages and files for GET, by the first part of their address: ``/``, ``/jobs``, ``/logs``, ``/items``."""
+
+
+class ScrapydDoor:
+    """An ASGI application. What is not Scrapyd's goes to ``inner``, where there is one."""
+
+    def __init__(self, app: App, callers: Callers, hosts: Hosts, rates: Rates, inner: ASGIApp | None = None) -> None:
+        self._app, self._callers, self._hosts, self._rates, self._inner = app, callers, hosts, rates, inner
+        self._node_name = app.config.scrapyd_node_name or socket.gethostname()
+        self._places = {method: Places(app.config.requests_at_once) for method in ("GET", "POST")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = SLASHES.sub("/", scope.get("path", ""))
+        if self._inner is not None and (scope["type"] != "http" or not is_scrapyds(path)):
+            await self._inner(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        request, began = Request(scope, receive), time.monotonic()
+        request_id = request_id_of(request)
+        try:
+            response = await self._answer(request, path, request_id)
+        except ClientDisconnect:
+            return
+        add_headers(response, request_id, is_https=scope["scheme"] == "https")
+        self._measure(request.method, response.status_code, time.monotonic() - began)
+        if request.method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, path: str, request_id: str) -> Response:
+        endpoint = ENDPOINTS.get(path)
+        try:
+            check_head(request)
+            self._hosts.check(request)
+            caller = await self._caller(request)
+            self._rates.check(named(caller))
+            asked = Asked(self._app, caller, request.method, path, request, self._node_name)
+            with self._places["POST" if request.method == "POST" else "GET"].taken(named(caller)):
+                response = await (self._page(asked) if endpoint is None else self._called(endpoint, asked))
+        except ClientDisconnect:
+            raise
+        except Unknown:
+            return answers.unauthorized()
+        except Exception as problem:
+            if endpoint is None and isinstance(problem, NotFound):
+                return answers.not_found()
+            response = self._refusal(problem, request_id)
+        if endpoint is not None:
+            answers.add_cors(response, endpoint.method)
+        return response
+
+    async def _caller(self, request: Request) -> Caller:
+        """Who asks. This machine itself may do without a password, where it was set up so, but no page on it."""
+        caller = await self._callers.by_header(request)
+        foreign = self._callers.is_foreign(request)
+        if caller is None and self._app.config.scrapyd_open and is_here(request) and not foreign:
+            grants = {EVERYWHERE: Role.DEVELOPER}
+            return Caller(name="this machine", kind="key", grants=grants, address=address_of(request))
+        if caller is None:
+            raise Unknown("this needs a name and a password, or a key")
+        if caller.kind not in PEOPLE or (foreign and request.method == "POST"):
+            raise Unknown("pages of others and workers may not call this")
+        return caller
+
+    async def _called(self, endpoint: Endpoint, asked: Asked) -> Response:
+        if asked.method == "OPTIONS":
+            return answers.options()
+        if asked.method not in (endpoint.method, "HEAD"):
+            raise Complaint(f"UnsupportedMethod: Expected one of [b'HEAD', b'OPTIONS', b'{endpoint.method}']")
+        if asked.method == "HEAD" and endpoint.method == "POST":
+            return asked.ok()
+        asked.values = query_of(asked.request.scope["query_string"])
+        with ExitStack() as held:
+            if asked.method == "POST":
+                projects = asked.app.projects
+                place = held.enter_context(projects.incoming.place("scrapyd")) if endpoint.takes_egg else None
+                file = None if place is None else place / "egg"
+                has_egg = await read_form(asked.request, asked.values, file, projects.largest_bytes)
+                asked.egg = file if has_egg else None
+            return await endpoint.handle(asked)
+
+    async def _page(self, asked: Asked) -> Response:
+        page = PAGES.get(first_part(asked.path))
+        if page is None or asked.method not in ("GET", "HEAD"):
+            return answers.not_found()
+        asked.values = query_of(asked.request.scope["query_string"])
+        return await page(asked)
+
+    def _refusal(self, problem: Exception, request_id: str) -> Response:
+        if isinstance(problem, Complaint):
+            return answers.error(self._node_name, str(problem))
+        if isinstance(problem, WeftError) and not isinstance(problem, OWN_STATUS):
+            return answers.error(self._node_name, _told(problem))
+        if not isinstance(problem, WeftError):
+            log.exception("a request failed", extra={"request_id": request_id})
+        document, headers = problem_of(problem, request_id)
+        return answers.error(self._node_name, document.detail, document.status, headers)
+
+    def _measure(self, method: str, status: int, seconds: float) -> None:
+        known = method if method in METHODS else "other"
+        self._app.meter.count(REQUESTS, known, str(status))
+        self._app.meter.observe(REQUEST_SECONDS, seconds, known)
+
+
+def is_scrapyds(path: str) -> bool:
+    """Whether an address on weft's own port is Scrapyd's; its front page never is."""
+    return path in ENDPOINTS or (path != "/" and first_part(path) in PAGES)
+
+
+def first_part(path: str) -> str:
+    return "/" + path.lstrip("/").partition("/")[0]
+
+
+def _told(problem: WeftError) -> str:
+    """As Scrapyd tells of what it has not foreseen: the kind of the problem, and what it says."""
+    if isinstance(problem, Rejected):
+        return redacted(f"RunnerError: {problem}\n{problem.traceback}".rstrip())
+    return redacted(f"{type(problem).__name__}: {problem}")
