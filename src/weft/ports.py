@@ -1,4 +1,4 @@
-"""The edges of weft: what it asks of a broker, a blob store and an executor.
+"""The edges of weft: what it asks of a broker, an inbox, a blob store and an executor.
 
 An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. Each port has one contract suite in
 ``tests/contracts``, which every adapter passes against the real thing.
@@ -7,7 +7,7 @@ An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,6 +35,63 @@ class Broker(Protocol):
 
     async def close(self) -> None:
         """Give back connections; waiting calls end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What somebody else has put into a queue for weft."""
+
+    id: str
+    """The same where the same message comes again; made from its body where nobody has named it."""
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reply_to: str = ""
+    """Where the sender wants to hear what came of it; empty: nowhere."""
+    correlation_id: str = ""
+    token: Any = None
+    """What only its inbox understands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What is told to the sender of a message."""
+
+    to: str
+    correlation_id: str
+    body: bytes
+
+
+class Inbox(Protocol):
+    """A queue of another system, out of which weft takes messages.
+
+    A message that was received is somebody else's no more, but comes again, here or in another process, unless it is
+    done. Each method raises ``InboxDown`` where the server does not answer, and begins anew with the next call.
+    """
+
+    @property
+    def name(self) -> str:
+        """Tells this queue from all others; has no password in it."""
+
+    async def receive(self, most: int, timeout: float) -> list[Message]:
+        """The next messages, as soon as there is one; none after ``timeout`` seconds."""
+
+    async def done(self, messages: Sequence[Message]) -> None:
+        """Let go of messages for good. What was received before the connection was lost comes again all the same."""
+
+    async def put_back(self, messages: Sequence[Message]) -> None:
+        """Put messages behind all others, so that these come first. Doubled, not lost, where that is cut off."""
+
+    async def bury(self, messages: Sequence[tuple[Message, str]]) -> None:
+        """Put a copy of each, with the reason why nothing came of it, into the queue of dead letters beside this one.
+
+        The message itself is not done by that.
+        """
+
+    async def reply(self, replies: Sequence[Reply]) -> None:
+        """Tell senders; one that hears no more is no error."""
+
+    async def close(self) -> None:
+        """Give back connections; what was received and is not done comes again elsewhere."""
 
 
 class Blobs(Protocol):

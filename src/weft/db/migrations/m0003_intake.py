@@ -53,8 +53,9 @@ replies = _table(
     Column("run_id", Id, primary_key=True, autoincrement=False),
     Column("source", String(200), nullable=False),
     Column("reply_to", String(250), nullable=False),
-    Column("message_id", String(200), nullable=False),
+    Column("task_id", String(200), nullable=False),
     Column("correlation_id", String(250), nullable=False),
+    Index("replies_by_source", "source", "run_id"),
 )
 
 

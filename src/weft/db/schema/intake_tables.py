@@ -42,6 +42,7 @@ replies = table(
     Column("run_id", Id, primary_key=True, autoincrement=False),
     Column("source", String(200), nullable=False),
     Column("reply_to", String(250), nullable=False),
-    Column("message_id", String(200), nullable=False),
+    Column("task_id", String(200), nullable=False),  # as the sender calls it
     Column("correlation_id", String(250), nullable=False),
+    Index("replies_by_source", "source", "run_id"),
 )
