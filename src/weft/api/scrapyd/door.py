@@ -25,9 +25,10 @@ from weft.api.guards import Hosts, check_head
 from weft.api.places import Places, named
 from weft.api.problems import Refused, problem_of
 from weft.api.rates import Rates
-from weft.api.scrapyd import answers, endpoints
+from weft.api.scrapyd import answers, endpoints, pages
 from weft.api.scrapyd.answers import Complaint
 from weft.api.scrapyd.asked import Asked
+from weft.api.scrapyd.files import Files
 from weft.api.scrapyd.forms import query_of, read_form
 from weft.app import App
 from weft.errors import BlobsDown, DatabaseDown, NotFound, Rejected, TooManyLogins, Unknown, WeftError
@@ -59,8 +60,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "/schedule.json": Endpoint("POST", endpoints.schedule),
 }
 
-PAGES: Mapping[str, Handle] = {}
-"""Pages and files for GET, by the first part of their address: ``/``, ``/jobs``, ``/logs``, ``/items``."""
+PAGES = frozenset({"/", "/jobs", "/logs", "/items"})
+"""The first part of the address of each page and file, for GET."""
 
 
 class ScrapydDoor:
@@ -70,6 +71,13 @@ class ScrapydDoor:
         self._app, self._callers, self._hosts, self._rates, self._inner = app, callers, hosts, rates, inner
         self._node_name = app.config.scrapyd_node_name or socket.gethostname()
         self._places = {method: Places(app.config.requests_at_once) for method in ("GET", "POST")}
+        files = Files(app)
+        self._pages: Mapping[str, Handle] = {
+            "/": pages.home,
+            "/jobs": pages.jobs,
+            "/logs": files.logs,
+            "/items": files.items,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = SLASHES.sub("/", scope.get("path", ""))
@@ -144,7 +152,7 @@ class ScrapydDoor:
             return await endpoint.handle(asked)
 
     async def _page(self, asked: Asked) -> Response:
-        page = PAGES.get(first_part(asked.path))
+        page = self._pages.get(first_part(asked.path))
         if page is None or asked.method not in ("GET", "HEAD"):
             return answers.not_found()
         asked.values = query_of(asked.request.scope["query_string"])

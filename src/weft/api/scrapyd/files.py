@@ -1,0 +1,129 @@
+"""``/logs/…`` and ``/items/…``: folders and files that Scrapyd would have, made of runs while they are read."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote_to_bytes
+
+from starlette.responses import Response
+
+from weft.access.model import Role
+from weft.api.scrapyd import answers, stats
+from weft.api.scrapyd.asked import Asked
+from weft.api.scrapyd.file_answers import File, FileAnswers
+from weft.api.scrapyd.item_text import ItemFile
+from weft.api.scrapyd.listing import STYLE, Entry, listing
+from weft.api.scrapyd.log_parts import log_file
+from weft.api.scrapyd.pages import page
+from weft.app import App
+from weft.clock import Clock, now
+from weft.scrapyd.folders import Folders
+from weft.scrapyd.model import Job, JobState
+
+LOGS, ITEMS = "logs", "items"
+ENDINGS = {LOGS: ".log", ITEMS: ".jl"}
+STATS = ".json"
+
+
+class Files:
+    """What the door hands addresses to that begin with ``/logs`` or ``/items``."""
+
+    def __init__(self, app: App, clock: Clock = now) -> None:
+        self._clock = clock
+        self._folders = Folders(app.db, clock)
+        self._answers = FileAnswers()
+
+    async def logs(self, asked: Asked) -> Response:
+        return await self._answer(asked)
+
+    async def items(self, asked: Asked) -> Response:
+        return await self._answer(asked)
+
+    async def _answer(self, asked: Asked) -> Response:
+        path = path_of(asked)
+        if path is None:
+            return answers.not_found()
+        names, is_folder = path
+        kind, *inner = names
+        if kind == LOGS and inner == ["stats.json"] and not is_folder:
+            return await stats.every_job(asked, self._clock())
+        if len(inner) < 3:
+            return await self._folder(asked, names, is_folder=is_folder)
+        if len(inner) > 3 or is_folder:
+            return answers.not_found()
+        return await self._file(asked, kind, *inner)
+
+    async def _folder(self, asked: Asked, names: list[str], *, is_folder: bool) -> Response:
+        entries = await self._entries(asked, *names)
+        if entries is None:
+            return answers.not_found()
+        if not is_folder:
+            return Response(status_code=302, headers={"Location": quote(names[-1], safe="") + "/"})
+        return page(listing(f"/{'/'.join(names)}/", entries), STYLE)
+
+    async def _entries(self, asked: Asked, kind: str, project: str = "", spider: str = "") -> list[Entry] | None:
+        """What is in a folder; None where there is no such folder for this caller."""
+        if not project:
+            found = await self._folders.projects(asked.visible())
+            return [Entry(f"{each.name}/", each.changed_at) for each in found]
+        if not may_see(asked, project):
+            return None
+        if not spider:
+            spiders = await self._folders.spiders(project)
+            return [Entry(f"{each.name}/", each.changed_at) for each in spiders] or None
+        jobs = await self._folders.jobs(project, spider)
+        sized = kind == LOGS
+        names = [(each.id + ENDINGS[kind], each) for each in jobs]
+        return [Entry(name, each.changed_at, each.log_bytes if sized else None) for name, each in names] or None
+
+    async def _file(self, asked: Asked, kind: str, project: str, spider: str, name: str) -> Response:
+        ending = STATS if kind == LOGS and name.endswith(STATS) else ENDINGS[kind]
+        job = await self._job(asked, project, spider, name.removesuffix(ending)) if name.endswith(ending) else None
+        if job is None:
+            return answers.not_found()
+        if ending == STATS:
+            return await stats.one_job(asked, job, self._clock())
+        file = await (self._log(asked, job) if kind == LOGS else self._items_file(asked, job))
+        return await self._answers.of(file, asked.method, asked.request.headers)
+
+    async def _job(self, asked: Asked, project: str, spider: str, name: str) -> Job | None:
+        """The job, if it has begun: only then there are files."""
+        if not may_see(asked, project):
+            return None
+        job = await asked.app.jobs.find(name, {project})
+        return job if job is not None and job.spider == spider and job.attempt > 0 else None
+
+    async def _log(self, asked: Asked, job: Job) -> File:
+        ended = await asked.app.runs.attempts(job.run_id)
+        logs = tuple((each.attempt, each.log_key, each.log_bytes) for each in ended)
+        key = (LOGS, job.run_id, logs) if job.state is JobState.FINISHED else None
+        return File(text=await log_file(asked.app.runs, job), key=key, changed_at=self._changed_at(job))
+
+    async def _items_file(self, asked: Asked, job: Job) -> File:
+        counted = await asked.app.items.stats(job.run_id)
+        told = tuple((each.attempt, each.items) for each in counted)
+        key = (ITEMS, job.run_id, told) if job.state is JobState.FINISHED else None
+        return File(text=ItemFile(asked.app.items, job.run_id), key=key, changed_at=self._changed_at(job))
+
+    def _changed_at(self, job: Job) -> int:
+        return job.ended_at or self._clock() if job.state is JobState.FINISHED else self._clock()
+
+
+def may_see(asked: Asked, project: str) -> bool:
+    role = asked.caller.role_in(project)
+    return role is not None and role >= Role.VIEWER
+
+
+def path_of(asked: Asked) -> tuple[list[str], bool] | None:
+    """The names of an address, and whether it ends with a slash; None where one of them leads elsewhere.
+
+    Names are cut before they are decoded, so that a slash within one is none of ours. Empty ones count as none.
+    """
+    raw: bytes = asked.request.scope.get("raw_path") or quote(asked.request.scope["path"]).encode()
+    path = raw.split(b"?", 1)[0]
+    try:
+        names = [unquote_to_bytes(each).decode() for each in path.split(b"/") if each]
+    except UnicodeDecodeError:
+        return None
+    if not names or any(each in (".", "..") or "/" in each or "\0" in each for each in names):
+        return None
+    return names, path.endswith(b"/")
