@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+import msgspec
+
+from weft.access.model import NAME
 from weft.clock import Moment
 
 LARGEST_BODY = 4 * 1024 * 1024
 """Bytes of a message that are kept; the source's own dead-letter queue has all of them. A server of MySQL takes 16 MiB
 at once, and a body may take twice its size on the way there, or come back with what it was before an edit."""
+
+_MESSAGE = msgspec.json.Decoder(dict[str, Any])
 
 
 class LetterState(StrEnum):
@@ -61,3 +67,27 @@ class Wanted:
     source: str | None = None
     before: int | None = None
     limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resubmitted:
+    """What became of a letter that was sent in again."""
+
+    letter: Letter
+    run_id: int | None = None
+    """The run that it is now; None where it was refused again."""
+    fresh: bool = False
+    """Whether the run is new: a message whose task_id is known is the run that it was before."""
+    refused: str | None = None
+    """Why it was refused again."""
+
+
+def project_in(body: bytes) -> str | None:
+    """The project that a message seems to be for, whatever else is wrong with it; None where nobody can tell."""
+    try:
+        message = _MESSAGE.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    payload = message.get("payload")
+    found = (payload if isinstance(payload, dict) else message).get("project")
+    return found if isinstance(found, str) and NAME.fullmatch(found) else None

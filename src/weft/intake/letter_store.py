@@ -74,6 +74,11 @@ def find(tx: Transaction, wanted: Wanted) -> list[Letter]:
     return [_letter(dict(row._mapping)) for row in tx.rows(query)]
 
 
+def look(tx: Transaction, letter_id: int) -> Letter | None:
+    row = tx.execute(select(*_LISTED).where(letters.c.id == letter_id)).first()
+    return None if row is None else _letter(dict(row._mapping))
+
+
 def get(tx: Transaction, letter_id: int, *, lock: bool = False) -> OpenLetter | None:
     query: Select[Any] = select(*_LISTED, letters.c.body, letters.c.original, letters.c.headers)
     query = query.where(letters.c.id == letter_id)
@@ -91,11 +96,6 @@ def change(tx: Transaction, letter: Letter, values: Mapping[str, Any], at: Momen
     same = and_(letters.c.id == letter.id, letters.c.revision == letter.revision)
     values = {**values, "revision": letter.revision + 1, "changed_at": at}
     return tx.execute(update(letters).where(same).values(values)).rowcount == 1
-
-
-def counts(tx: Transaction) -> dict[str, int]:
-    """How many letters there are in each state."""
-    return {row[0]: int(row[1]) for row in tx.rows(select(letters.c.state, func.count()).group_by(letters.c.state))}
 
 
 def _known(tx: Transaction, source: str, message_id: str, body: bytes) -> int | None:
