@@ -27,6 +27,8 @@ from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
 from weft.equipment import card_of, habits_of, open_blobs, open_executor, open_shelf, open_table
+from weft.intake.intake import Intake
+from weft.intake.letters import Letters
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
 from weft.items.datasets import Datasets
@@ -110,6 +112,8 @@ class App:
     jobs: Jobs
     tail: Tail
     comparer: Comparer
+    intake: Intake
+    letters: Letters
     webhooks: Webhooks
     courier: Courier
     keeping: asyncio.Task[None] | None = None
@@ -167,6 +171,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     collector = Collector(db, clock)
     protocol = DirectProtocol(db, leases, secrets, collector, clock)
     tasks = Tasks(db, runs, clock, check_spec)
+    intake = Intake(db, runs, clock, check_spec)
 
     return App(
         config=config,
@@ -206,6 +211,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         jobs=Jobs(db, runs, check_spec, finished_to_keep=config.scrapyd_finished_to_keep),
         tail=Tail(db, clock),
         comparer=Comparer(db, clock),
+        intake=intake,
+        letters=Letters(db, intake.resubmit, clock),
         webhooks=Webhooks(db, sealer, clock),
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
     )

@@ -8,6 +8,7 @@ from weft.client.connection import Connection
 from weft.client.destinations import RemoteDestinations
 from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
+from weft.client.letters import RemoteLetters
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
 from weft.client.runs import RemotePauses, RemoteRuns
@@ -34,6 +35,7 @@ class Client:
         self.keys = RemoteKeys(connection)
         self.secrets = RemoteSecrets(connection)
         self.audit = RemoteAudit(connection)
+        self.letters = RemoteLetters(connection)
         self.bell = Silent()
 
     async def ping(self) -> None:
