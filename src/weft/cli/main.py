@@ -42,6 +42,7 @@ COMMANDS = {
     "items": Entry("weft.cli.items:items", "What spiders have yielded."),
     "datasets": Entry("weft.cli.datasets:app", "What spiders have found so far."),
     "destinations": Entry("weft.cli.destinations:app", "Where the items of datasets are delivered to."),
+    "letters": Entry("weft.cli.letters:app", "Messages from queues that could not become a run."),
     "workers": Entry("weft.cli.workers:app", "Who does it."),
     "users": Entry("weft.cli.users:app", "Who may log in."),
     "keys": Entry("weft.cli.keys:app", "How programs say who they are."),
