@@ -1,0 +1,74 @@
+"""Eggs, good and bad, as clients of Scrapyd send them."""
+
+import io
+import zipfile
+from collections.abc import Mapping
+
+SPIDERS = """
+import asyncio
+import pathlib
+
+import scrapy
+
+
+class Things(scrapy.Spider):
+    name = "things"
+
+    def __init__(self, count="3", **kwargs):
+        super().__init__(**kwargs)
+        self.count = int(count)
+
+    async def start(self):
+        self.logger.info("counting to %d", self.count)
+        for number in range(self.count):
+            yield {"number": number, "name": f"thing {number}"}
+
+
+class Waits(scrapy.Spider):
+    name = "waits"
+
+    def __init__(self, gate, **kwargs):
+        super().__init__(**kwargs)
+        self.gate = pathlib.Path(gate)
+
+    async def start(self):
+        self.logger.info("waiting")
+        yield {"number": 0}
+        self.gate.with_suffix(".ready").touch()
+        while not self.gate.exists():
+            await asyncio.sleep(0.02)
+"""
+
+ONE_SPIDER = """
+import scrapy
+
+
+class Only(scrapy.Spider):
+    name = "only"
+"""
+
+SETTINGS = """
+BOT_NAME = "shop"
+SPIDER_MODULES = ["shop.spiders"]
+"""
+
+ENTRY = "[scrapy]\nsettings = shop.settings\n"
+
+
+def egg(*, spiders: str = SPIDERS, settings: str = SETTINGS, entry: str = ENTRY) -> bytes:
+    """An egg as scrapyd-deploy makes it; without ``entry`` it names no settings."""
+    files = {
+        "EGG-INFO/PKG-INFO": "Metadata-Version: 1.0\nName: shop\nVersion: 1\n",
+        "shop/__init__.py": "",
+        "shop/settings.py": settings,
+        "shop/spiders/__init__.py": spiders,
+    }
+    return zipped(files | ({"EGG-INFO/entry_points.txt": entry} if entry else {}))
+
+
+def zipped(files: Mapping[str, str]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), text)
+    return data.getvalue()
