@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ from weft.access.users import Users
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
-from weft.equipment import card_of, habits_of, open_blobs, open_executor, open_shelf, open_table
+from weft.equipment import card_of, habits_of, open_blobs, open_executor, open_inbox, open_shelf, open_table
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
+from weft.intake.receiver import Receiver
+from weft.intake.replying import Replier, role_of
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
 from weft.items.datasets import Datasets
@@ -116,6 +118,8 @@ class App:
     letters: Letters
     webhooks: Webhooks
     courier: Courier
+    receivers: list[Receiver] = field(default_factory=list)
+    """Those that this process takes messages with."""
     keeping: asyncio.Task[None] | None = None
     """The last look whether blobs can be kept."""
 
@@ -125,7 +129,8 @@ class App:
 
     def checks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What this process depends on; each raises where it does not answer."""
-        return {"database": self.ping, "broker": self._hear, "blobs": self._keep}
+        intake: dict[str, Callable[[], Awaitable[None]]] = {f"intake {e.inbox.name}": e.check for e in self.receivers}
+        return {"database": self.ping, "broker": self._hear, "blobs": self._keep} | intake
 
     async def _hear(self) -> None:
         """Raise where the broker does not answer. Nobody rings there; to wait a moment tells whether one would hear."""
@@ -171,7 +176,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     collector = Collector(db, clock)
     protocol = DirectProtocol(db, leases, secrets, collector, clock)
     tasks = Tasks(db, runs, clock, check_spec)
-    intake = Intake(db, runs, clock, check_spec)
+    intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
 
     return App(
         config=config,
@@ -263,6 +268,14 @@ def open_worker(app: App, name: str, heart: Heart) -> Worker:
         habits=habits_of(config, name),
         code=open_shelf(config, app.blobs).using,
     )
+
+
+def open_intake(app: App, clock: Clock = now) -> list[tuple[Receiver, Replier]]:
+    """What takes the messages of each queue that is set up, and who answers them. Nothing is connected yet."""
+    inboxes = [open_inbox(url, app.config.intake_prefetch) for url in app.config.intake_urls]
+    app.receivers = [Receiver(inbox, app.intake, app.meter, clock) for inbox in inboxes]
+    repliers = [Replier(app.db, box, Leader(app.db, role_of(box.name), me()), app.meter, clock) for box in inboxes]
+    return list(zip(app.receivers, repliers, strict=True))
 
 
 async def _keep_and_delete(blobs: Blobs) -> None:

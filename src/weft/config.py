@@ -11,6 +11,7 @@ from weft.errors import Misconfigured
 DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 BROKERS = ("memory", "polling", "local", "postgresql", "redis", "rediss", "amqp", "amqps")
 BLOBS = ("file", "s3")
+INBOXES = ("amqp", "amqps", "redis", "rediss")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,19 @@ class Config:
     allow_unsafe_database: bool = field(
         default=False, metadata={"doc": "Start although the database server may lose what it has acknowledged."}
     )
+    intake: str = field(
+        default="",
+        metadata={
+            "doc": "Queues through which others ask for runs: amqp://host/vhost?queue=scraper_tasks, "
+            "redis://host?stream=scraper_tasks, separated by commas; empty: none."
+        },
+    )
+    intake_prefetch: int = field(
+        default=400, metadata={"doc": "How many messages of a queue may be underway in one process."}
+    )
+    intake_projects: str = field(
+        default="", metadata={"doc": "The projects that messages may ask for, separated by commas; empty: all."}
+    )
     secret_key: str = field(
         default="",
         repr=False,
@@ -161,6 +175,14 @@ class Config:
         return f"{scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
+    def intake_urls(self) -> tuple[str, ...]:
+        return tuple(url.strip() for url in self.intake.split(",") if url.strip())
+
+    @property
+    def intake_project_set(self) -> frozenset[str]:
+        return frozenset(name.strip() for name in self.intake_projects.split(",") if name.strip())
+
+    @property
     def label_set(self) -> tuple[str, ...]:
         return tuple(sorted({label.strip() for label in self.labels.split(",") if label.strip()}))
 
@@ -180,6 +202,10 @@ def _problems(config: Config) -> list[tuple[str, str]]:
         for name, schemes in (("database", DATABASES), ("broker", BROKERS), ("blobs", BLOBS))
         if (url := getattr(config, name)) and not url.startswith(tuple(f"{scheme}:" for scheme in schemes))
     ]
+    if not all(url.startswith(tuple(f"{scheme}:" for scheme in INBOXES)) for url in config.intake_urls):
+        found.append(("intake", f"each must start with one of {', '.join(f'{scheme}:' for scheme in INBOXES)}"))
+    if not all(_NAME.fullmatch(name) for name in config.intake_project_set):
+        found.append(("intake_projects", "each must be letters, digits, '.', '_' or '-', at most 100"))
     found += [
         (name, f"it must be {low} or more" if high is None else f"it must be from {low} to {high}")
         for name, low, high in _RANGES
@@ -216,6 +242,7 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("requests_at_once", 0, 1_000_000),
     ("streams_at_once", 0, 1_000_000),
     ("largest_archive_bytes", 1, 2_000_000_000),
+    ("intake_prefetch", 1, 60_000),
     ("workers", 0, 1000),
     ("capacity", 1, 10_000),
     ("max_runs", 0, None),

@@ -23,7 +23,7 @@ from weft.workers.protocol import Card
 from weft.workers.worker import Habits
 
 open_executor = cache(registry.open_executor)
-open_blobs, open_table = registry.open_blobs, registry.open_table
+open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
 
 
 def card_of(config: Config, name: str) -> Card:

@@ -82,6 +82,14 @@ WEBHOOK_BREAKERS = Metric(
     "Circuit breakers of webhooks that are not closed: 1 where one is in this state.",
     ("webhook", "state"),
 )
+INTAKE_RECEIVED = Metric("weft_intake_received", "counter", "Messages that this process has received.", ("inbox",))
+INTAKE_ACCEPTED = Metric("weft_intake_accepted", "counter", "Messages of which it has made a run.", ("inbox",))
+INTAKE_KNOWN = Metric("weft_intake_known", "counter", "Messages that were a run already.", ("inbox",))
+INTAKE_DEAD = Metric("weft_intake_dead", "counter", "Messages that it keeps as letters.", ("inbox",))
+INTAKE_LATER = Metric("weft_intake_later", "counter", "Messages put back, as a project's queue was full.", ("inbox",))
+INTAKE_REPLIES = Metric("weft_intake_replies", "counter", "Replies that it has sent.", ("inbox",))
+INTAKE_SECONDS = Metric("weft_intake_seconds", "histogram", "How long it took to take a batch.", ("inbox",), SHORT)
+INTAKE_CONNECTED = Metric("weft_intake_connected", "gauge", "1 where the inbox answers this process.", ("inbox",))
 CUSTOM = Metric(
     "weft_custom",
     "gauge",
@@ -107,6 +115,14 @@ METRICS = (
     WORKER_CPU,
     BREAKERS,
     WEBHOOK_BREAKERS,
+    INTAKE_RECEIVED,
+    INTAKE_ACCEPTED,
+    INTAKE_KNOWN,
+    INTAKE_DEAD,
+    INTAKE_LATER,
+    INTAKE_REPLIES,
+    INTAKE_SECONDS,
+    INTAKE_CONNECTED,
     CUSTOM,
 )
 """All of them."""

@@ -64,4 +64,4 @@ def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path:
 def test_no_worker_sees_what_only_the_control_process_needs(count: int) -> None:
     control, *workers = roles(Config(workers=count), examples=False)
     assert not control.unseen
-    assert [worker.unseen for worker in workers] == [("WEFT_ADMIN_PASSWORD",)] * count
+    assert [worker.unseen for worker in workers] == [("WEFT_ADMIN_PASSWORD", "WEFT_INTAKE")] * count

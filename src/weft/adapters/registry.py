@@ -1,7 +1,7 @@
 """Which adapter stands behind which name. Data first: classes are imported when they are first chosen.
 
-Brokers and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a task, and a kind
-is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
+Brokers, inboxes and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a task, and
+a kind is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from weft.adapters import executors
 from weft.errors import AdapterMissing, Invalid
-from weft.ports import Blobs, Broker, Executor, ItemTable
+from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable
 
 BROKERS = {
     "memory": "weft.adapters.brokers.memory:MemoryBroker",
@@ -24,6 +24,13 @@ BROKERS = {
     "rediss": "weft.adapters.brokers.redis:redis_broker",
     "amqp": "weft.adapters.brokers.rabbitmq:rabbitmq_broker",
     "amqps": "weft.adapters.brokers.rabbitmq:rabbitmq_broker",
+}
+
+INBOXES = {
+    "amqp": "weft.adapters.inboxes.rabbitmq:RabbitInbox",
+    "amqps": "weft.adapters.inboxes.rabbitmq:RabbitInbox",
+    "redis": "weft.adapters.inboxes.redis:RedisInbox",
+    "rediss": "weft.adapters.inboxes.redis:RedisInbox",
 }
 
 BLOBS = {
@@ -47,6 +54,10 @@ EXTRAS = {
 
 def open_broker(url: str) -> Broker:
     return cast(Broker, _adapter("broker", BROKERS, url)(url))
+
+
+def open_inbox(url: str, prefetch: int) -> Inbox:
+    return cast(Inbox, _adapter("inbox", INBOXES, url)(url, prefetch))
 
 
 def open_blobs(url: str) -> Blobs:

@@ -62,6 +62,7 @@ async def _gauges(app: App) -> dict[m.Metric, Values]:
             for webhook_id, circuit in (await app.webhooks.circuits()).items()
             if not circuit.is_closed
         },
+        m.INTAKE_CONNECTED: {(each.inbox.name,): each.fault is None for each in app.receivers},
         m.BREAKERS: {labels: 1 for worker in here for labels in _open_breakers(worker)},
     }
 

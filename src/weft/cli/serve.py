@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.app import App
+from weft.app import App, open_intake
 from weft.cli.first_admin import welcome
 from weft.cli.first_examples import deploy_example
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
@@ -21,10 +21,12 @@ from weft.loops import every, repeat
 
 if TYPE_CHECKING:
     from weft.api.server import Server
+    from weft.intake.receiver import Receiver
+    from weft.intake.replying import Replier
 
 log = logging.getLogger(__name__)
 
-ROLES = ("gateway", "scheduler")
+ROLES = ("gateway", "scheduler", "intake")
 LOOK_SECONDS = 0.25
 """How long an ended run or a new schedule may wait until the scheduler looks."""
 
@@ -36,7 +38,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for none.")] = None,
     config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
-    roles: Annotated[str, typer.Option(help="What this process does: gateway, scheduler.")] = "gateway,scheduler",
+    roles: Annotated[str, typer.Option(help="What this process does: gateway, scheduler, intake.")] = ",".join(ROLES),
     examples: Annotated[bool, typer.Option(help="Add example tasks and their demo site to a new database.")] = False,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -66,6 +68,7 @@ def _roles(text: str) -> set[str]:
 
 async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     app = await open_when_ready(config)
+    intake = open_intake(app) if "intake" in roles else []
     stopped = asyncio.Event()
     on_stop(stopped.set)
     server = await _listen(app, demo=examples) if "gateway" in roles and config.port else None
@@ -73,7 +76,8 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
         await _see_to(partial(welcome, app), stopped)
     if examples:
         await _see_to(app.add_examples, stopped)
-    duties = [asyncio.create_task(duty) for duty in _duties(app)] if "scheduler" in roles else []
+    wanted = [*(_duties(app) if "scheduler" in roles else ()), *_intake_duties(intake)]
+    duties = [asyncio.create_task(duty) for duty in wanted]
     if examples:  # to look at its code takes a moment, for which nobody should wait
         duties.append(asyncio.create_task(_see_to(partial(deploy_example, app), stopped)))
     settle()
@@ -82,6 +86,9 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     for duty in duties:
         duty.cancel()
     await asyncio.gather(*duties, return_exceptions=True)
+    for receiver, replier in intake:
+        await replier.close()
+        await receiver.inbox.close()
     if server is not None:
         await server.close()
     await app.scheduler.resign()
@@ -90,8 +97,9 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
 
 async def _listen(app: App, *, demo: bool) -> Server:
     from weft.api.door import open_server
+    from weft.web.site import Site
 
-    server = open_server(app, demo=demo)
+    server = open_server(app, demo=demo, around=Site)
     await server.start(app.config.host, app.config.port)
     log.info("weft answers", extra={"address": app.config.address})
     return server
@@ -127,3 +135,8 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("forget failed logins", app.throttle.forget_old, every(3600.0)),
         repeat("count what was refused", app.refusals.tick, every(60.0)),
     ]
+
+
+def _intake_duties(intake: Sequence[tuple[Receiver, Replier]]) -> list[Coroutine[Any, Any, None]]:
+    taking = [repeat("take messages", receiver.tick, every(0.0)) for receiver, _ in intake]
+    return taking + [repeat("reply to messages", replier.tick, every(0.5)) for _, replier in intake]

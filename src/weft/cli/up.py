@@ -17,7 +17,7 @@ from weft.logs import set_up
 from weft.settings import load
 from weft.workers.supervisor import Role, Supervisor
 
-NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD",)
+NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD", "WEFT_INTAKE")
 """What only the control process needs."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
-from weft.errors import DatabaseDown, Invalid, NotFound, QueueFull, WeftError
+from weft.errors import Conflict, DatabaseDown, Invalid, NotFound, QueueFull, WeftError
 from weft.intake import letter_store, reply_store
 from weft.intake.letter import OpenLetter, project_in
 from weft.intake.model import KIND, Order, Outcome, Taken, check_address, order_of, run_of
@@ -64,8 +64,13 @@ class Intake:
     def resubmit(self, tx: Transaction, opened: OpenLetter, by: str) -> Submitted:
         """Take a letter in the caller's transaction, as the message that it was; raises where it is refused."""
         letter, headers = opened.letter, opened.headers
-        address = {name: headers.get(name, "") for name in ("reply_to", "correlation_id")}
-        asked = self._asked(letter.source, Message(id=letter.message_id, body=opened.body, **address), by)
+        message = Message(
+            id=letter.message_id,
+            body=opened.body,
+            reply_to=headers.get("reply_to", ""),
+            correlation_id=headers.get("correlation_id", ""),
+        )
+        asked = self._asked(letter.source, message, by)
         if isinstance(asked.run, WeftError):
             raise asked.run
         [submitted] = self._runs.admit(tx, [asked.run])
@@ -185,8 +190,15 @@ def _settled(asked: Asked, answer: Answer) -> Taken:
     if isinstance(answer, Submitted):
         outcome = Outcome.ACCEPTED if answer.fresh else Outcome.KNOWN
         return Taken(outcome=outcome, run_id=answer.run_id, **said)
-    outcome = Outcome.LATER if isinstance(answer, QueueFull) else Outcome.DEAD
-    return Taken(outcome=outcome, reason=str(answer), **said)
+    if isinstance(answer, QueueFull):
+        return Taken(outcome=Outcome.LATER, reason=str(answer), **said)
+    return Taken(outcome=Outcome.DEAD, reason=_reason(asked.order, answer), **said)
+
+
+def _reason(order: Order | None, problem: WeftError) -> str:
+    if order is not None and isinstance(problem, Conflict):  # it speaks of keys, which a sender does not know
+        return f"task_id {order.task_id} of project {order.project} was used before for another order"
+    return str(problem)
 
 
 def _waiting(taken: Taken, source: str) -> Waiting:

@@ -116,8 +116,8 @@ def run_of(order: Order, *, correlation_id: str = "", by: str = "") -> NewRun:
 def check_address(message: Message) -> None:
     """Refuse a message whose sender could not be told what came of it."""
     for what, value in (("reply_to", message.reply_to), ("correlation_id", message.correlation_id)):
-        if len(value) > LONGEST_ADDRESS or _CONTROL.search(value):
-            raise Invalid(what, value, f"it must have at most {LONGEST_ADDRESS} characters, none of them invisible")
+        if _CONTROL.search(value) or len(value.encode()) > LONGEST_ADDRESS:
+            raise Invalid(what, value, f"it must have at most {LONGEST_ADDRESS} bytes, and no invisible characters")
 
 
 def _object(body: bytes) -> dict[str, Any]:

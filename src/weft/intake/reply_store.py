@@ -66,7 +66,7 @@ def ends(tx: Transaction, run_ids: Collection[int]) -> dict[int, End]:
 
 
 _SAME = and_(run_stats.c.run_id == runs.c.id, run_stats.c.attempt == runs.c.attempt)
-_END = (runs.c.state, runs.c.outcome, runs.c.reason, run_stats.c.items)
+_END = (runs.c.state, runs.c.outcome, runs.c.reason, run_stats.c["items"].label("item_count"))
 
 
 def _ends() -> Select[Any]:
@@ -79,4 +79,4 @@ def _pair(row: Any) -> tuple[Waiting, End]:
 
 
 def _end(row: Any) -> End:
-    return End(str(row.state), row.outcome or "", row.reason or "", int(row.items or 0))
+    return End(str(row.state), row.outcome or "", row.reason or "", int(row.item_count or 0))

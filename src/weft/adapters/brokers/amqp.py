@@ -37,8 +37,8 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 class Line(TransportFactory):
     """Opened by its first use. It can be cut without asking the server, who may not answer."""
 
-    def __init__(self, url: URL, shapes: list[dict[str, Any]]) -> None:
-        self._url, self._shapes = url, shapes
+    def __init__(self, url: URL, shapes: list[dict[str, Any]], *, confirms: bool = False) -> None:
+        self._url, self._shapes, self._confirms = url, shapes, confirms
         self._connection: aiormq.Connection | None = None
         self._channel: aiormq.Channel | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -55,7 +55,7 @@ class Line(TransportFactory):
 
     async def open(self) -> None:
         self._connection = await aiormq.connect(self._url, transport_factory=self)
-        channel = await self._connection.channel(publisher_confirms=False)
+        channel = await self._connection.channel(publisher_confirms=self._confirms)
         assert isinstance(channel, aiormq.Channel)
         self._channel = channel
 
@@ -63,7 +63,7 @@ class Line(TransportFactory):
         """The server's name of the queue, which exists from now on."""
         if queue not in self._declared:
             name = server_name(queue)
-            await self._declare(name)
+            await self.declare(name)
             self._declared[queue] = name
         return self._declared[queue]
 
@@ -99,8 +99,8 @@ class Line(TransportFactory):
         reader, self._writer = await factory.create(url, **options)
         return reader, self._writer
 
-    async def _declare(self, name: str) -> None:
-        """As a quorum queue where the server can, else as a classic one, else as whatever it already is."""
+    async def declare(self, name: str) -> None:
+        """Make a queue of the first shape that the server can; one that is there may be whatever it is."""
         for arguments in tuple(self._shapes):
             try:
                 return await self._declare_as(name, durable=True, arguments=arguments)

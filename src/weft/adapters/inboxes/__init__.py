@@ -1,0 +1,1 @@
+"""Queues of other systems that weft takes messages from."""

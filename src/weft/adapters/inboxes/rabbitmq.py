@@ -1,0 +1,196 @@
+"""Messages out of a durable queue of RabbitMQ, acknowledged by hand.
+
+One connection receives, another one publishes what is put back, buried or replied, with the server's word that it has
+it: a server that is short of memory stops listening to those who publish, and must still hear what is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from aiormq.abc import DeliveredMessage
+from pamqp import commands as spec
+
+from weft.adapters.brokers.amqp import Line, parse_address
+from weft.adapters.brokers.attempts import fault_of
+from weft.errors import InboxDown, Misconfigured
+from weft.ports import Message, Reply
+
+QUEUE = "scraper_tasks"
+OPEN_SECONDS = 5.0
+PUBLISH_SECONDS = 15.0
+GATHER_SECONDS = 0.002
+"""How long others may come after the first message, so that they are taken together."""
+LONGEST_NAME = 250
+MOST_DEAD = {"x-max-length": 100_000, "x-overflow": "drop-head"}
+PERSISTENT = 2
+
+Publishing = tuple[str, bytes, spec.Basic.Properties]
+
+
+class RabbitInbox:
+    def __init__(self, url: str, prefetch: int) -> None:
+        address = parse_address(url)
+        self._queue, self._prefetch = address.query.get("queue", QUEUE), prefetch
+        if not 1 <= len(self._queue.encode()) <= LONGEST_NAME:
+            raise Misconfigured(f"the queue of the RabbitMQ inbox must have a name of 1 to {LONGEST_NAME} bytes")
+        self._url = address.without_query_params("queue")
+        self._name = f"{address.scheme}://{address.host}:{address.port or 5672}{address.path}#{self._queue}"[:200]
+        self._line: Line | None = None
+        self._publisher: Line | None = None
+        self._opening = asyncio.Lock()
+        self._came: deque[DeliveredMessage] = deque()
+        self._held: dict[int, None] = {}
+        self._arrived = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def receive(self, most: int, timeout: float) -> list[Message]:
+        line = await self._listening()
+        if not self._came:
+            await self._arrival(line, timeout)
+        return [_message(self._came.popleft(), line) for _ in range(min(most, len(self._came)))]
+
+    async def done(self, messages: Sequence[Message]) -> None:
+        line = self._line
+        tags = sorted(tag for where, tag in (each.token for each in messages) if where is line and tag in self._held)
+        if line is None or not line.is_open or not tags:
+            return
+        for tag in tags:
+            del self._held[tag]
+        # One word is enough for all where no earlier message is still held.
+        earliest = next(iter(self._held), None)
+        together = tags if earliest is None or earliest > tags[-1] else []
+        await self._guarded(_acknowledge(line, together[-1:] or tags, multiple=bool(together)), line)
+
+    async def put_back(self, messages: Sequence[Message]) -> None:
+        await self._publish([(self._queue, each.body, _properties(each, each.headers)) for each in messages])
+        await self.done(messages)
+
+    async def bury(self, messages: Sequence[tuple[Message, str]]) -> None:
+        dead = f"{self._queue}.dead"
+        marks = [(each, {**each.headers, "weft-reason": reason[:2000]}) for each, reason in messages]
+        await self._publish([(dead, each.body, _properties(each, headers)) for each, headers in marks], declare=dead)
+
+    async def reply(self, replies: Sequence[Reply]) -> None:
+        await self._publish([(each.to, each.body, _reply_properties(each)) for each in replies])
+
+    async def close(self) -> None:
+        for line in (self._line, self._publisher):
+            if line is not None:
+                await line.close()
+        self._line = self._publisher = None
+
+    async def _listening(self) -> Line:
+        """The line that messages come on. A new one begins with nothing: what came on the old one comes again."""
+        async with self._opening:
+            if self._line is None or not self._line.is_open:
+                self._came.clear()
+                self._held.clear()
+                self._line = None
+                line = Line(self._url, [{}])
+                await self._guarded(self._subscribe(line), line, OPEN_SECONDS)
+                self._line = line
+            return self._line
+
+    async def _subscribe(self, line: Line) -> None:
+        await line.open()
+        await line.declare(self._queue)
+        await line.channel.basic_qos(prefetch_count=self._prefetch)
+        line.channel.closing.add_done_callback(self._hung_up)
+        # The server takes a consumer away when its queue is deleted or moves: begin again.
+        line.channel.on_consumer_cancel_callbacks.add(lambda _: line.cut())
+        await line.channel.basic_consume(self._queue, self._take)
+
+    def _hung_up(self, closing: asyncio.Future[Any]) -> None:
+        if not closing.cancelled():
+            closing.exception()
+        self._arrived.set()
+
+    async def _take(self, delivered: DeliveredMessage) -> None:
+        if delivered.delivery_tag is not None:
+            self._held[delivered.delivery_tag] = None
+            self._came.append(delivered)
+            self._arrived.set()
+
+    async def _arrival(self, line: Line, timeout: float) -> None:
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._arrived.wait()
+        except TimeoutError:
+            return
+        if not line.is_open:
+            raise InboxDown(self._name, "the connection was closed")
+        await asyncio.sleep(GATHER_SECONDS)
+
+    async def _publish(self, messages: Iterable[Publishing], *, declare: str = "") -> None:
+        if not (wanted := list(messages)):
+            return
+        if self._publisher is None or not self._publisher.is_open:
+            line = Line(self._url, [MOST_DEAD], confirms=True)
+            await self._guarded(line.open(), line, OPEN_SECONDS)
+            self._publisher = line
+        await self._guarded(_confirmed(self._publisher, wanted, declare), self._publisher)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], line: Line, timeout: float = PUBLISH_SECONDS) -> None:
+        """Do it; a line on which it fails is cut, so that the next call begins with a new one."""
+        fault = await fault_of(work, timeout=timeout, hang_up=line.cut)
+        if fault is not None:
+            line.cut()
+            raise InboxDown(self._name, fault) from fault
+
+
+async def _acknowledge(line: Line, tags: Iterable[int], *, multiple: bool) -> None:
+    for tag in tags:
+        await line.channel.basic_ack(tag, multiple=multiple, wait=False)
+
+
+async def _confirmed(line: Line, messages: Sequence[Publishing], declare: str) -> None:
+    if declare:
+        await line.declare(declare)
+    channel = line.channel
+    await asyncio.gather(
+        *(channel.basic_publish(body, routing_key=to, properties=about, wait=False) for to, body, about in messages)
+    )
+
+
+def _message(delivered: DeliveredMessage, line: Line) -> Message:
+    about = delivered.header.properties
+    return Message(
+        id=_text(about.message_id) or hashlib.sha256(delivered.body).hexdigest(),
+        body=delivered.body,
+        headers={str(name): _text(value) for name, value in (about.headers or {}).items()},
+        reply_to=_text(about.reply_to),
+        correlation_id=_text(about.correlation_id) or _text(about.message_id),
+        token=(line, delivered.delivery_tag),
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="replace")
+    return "" if value is None else str(value)
+
+
+def _properties(message: Message, headers: Mapping[str, str]) -> spec.Basic.Properties:
+    return spec.Basic.Properties(
+        content_type="application/json",
+        delivery_mode=PERSISTENT,
+        headers=dict(headers),
+        message_id=message.id,
+        reply_to=message.reply_to or None,
+        correlation_id=message.correlation_id or None,
+    )
+
+
+def _reply_properties(reply: Reply) -> spec.Basic.Properties:
+    return spec.Basic.Properties(
+        content_type="application/json", delivery_mode=PERSISTENT, correlation_id=reply.correlation_id or None
+    )
