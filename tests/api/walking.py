@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
 
+import msgspec
 from sqlalchemy import insert, select
 
 from tests.projects.making import a_version, project, zipped
@@ -16,6 +17,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.intake import letter_store
 from weft.items.model import Harvest
 
 Values = dict[str, Any]
@@ -171,6 +173,15 @@ async def a_destination(app: App, project: str) -> Values:
     return made | {"destination_id": added.destination.id}
 
 
+async def a_letter(app: App, project: str) -> Values:
+    """One that is an order of a spider that is there."""
+    await a_version(app, project, "99", at=2)
+    order = {"task_id": f"order-{next(_number)}", "project": project, "spider": "prices"}
+    kept = {"source": "rabbitmq scraper_tasks", "message_id": order["task_id"], "project": project, "headers": {}}
+    kept |= {"body": msgspec.json.encode(order), "reason": "the test wants it so", "at": 1}
+    return {"letter_id": await app.db.transact(lambda tx: letter_store.keep(tx, **kept))}
+
+
 TABLE_URL = "postgresql://weft:{{secret:PG}}@db.example/{project}/prices"
 TASK_BODY = {"kind": "noop", "description": "of {project}"}
 RUN_BODY = {"project": "{project}", "task": "{name}"}
@@ -188,6 +199,11 @@ WALK: dict[str, Step] = {
     "keys.list": Step(scope="own"),
     "keys.revoke": Step(make=a_key, role=Role.ADMIN),
     "keys.show": Step(make=a_key, role=Role.ADMIN),
+    "letters.drop": Step(make=a_letter),
+    "letters.edit": Step(make=a_letter, body={"body": "{}"}),
+    "letters.list": Step(make=a_letter, query="?project={project}"),
+    "letters.resubmit": Step(make=a_letter),
+    "letters.show": Step(make=a_letter),
     "logs.errors": Step(make=an_ended_run),
     "logs.show": Step(make=a_run),
     "logs.stream": Step(make=an_ended_run),

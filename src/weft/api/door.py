@@ -8,11 +8,14 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from weft.api import demo as demo_site
 from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
 from weft.api.places import Places, seated
+from weft.api.proxies import Proxied
 from weft.api.rates import Rates
 from weft.api.scrapyd.door import ScrapydDoor
 from weft.api.server import Server
@@ -30,11 +33,11 @@ def open_gateway(app: App, *, demo: bool = False, rates: Rates | None = None) ->
     return Gateway(app, offered, Callers(app, hosts), hosts, rates, streams)
 
 
-def open_server(app: App, *, demo: bool = False) -> Server:
-    """Weft's own door, where Scrapyd's clients are answered as well."""
+def open_server(app: App, *, demo: bool = False, around: Callable[[App, ASGIApp], ASGIApp] | None = None) -> Server:
+    """Weft's own door, where Scrapyd's clients are answered as well; ``around`` puts more before it, such as pages."""
     rates = Rates(app.config.requests_per_second)
-    gateway = open_gateway(app, demo=demo, rates=rates)
-    return _server(app, _scrapyd_door(app, rates, gateway))
+    door = _scrapyd_door(app, rates, open_gateway(app, demo=demo, rates=rates))
+    return _server(app, door if around is None else around(app, door))
 
 
 def open_scrapyd_server(app: App) -> Server:
@@ -47,9 +50,11 @@ def _scrapyd_door(app: App, rates: Rates, inner: Gateway | None = None) -> Scrap
     return ScrapydDoor(app, Callers(app, hosts), hosts, rates, inner)
 
 
-def _server(app: App, application: Any) -> Server:
+def _server(app: App, application: ASGIApp) -> Server:
     refuse_open_door(app.config)
-    return Server(application, before_close=app.hang_up, **tls_options(app.config), **proxy_options(app.config))
+    proxies = trusted_proxies(app.config)
+    answering = Proxied(application, proxies) if proxies else application
+    return Server(answering, before_close=app.hang_up, proxy_headers=False, **tls_options(app.config))
 
 
 def tls_options(config: Config) -> dict[str, Any]:
@@ -75,10 +80,9 @@ def tls_options(config: Config) -> dict[str, Any]:
     }
 
 
-def proxy_options(config: Config) -> dict[str, Any]:
+def trusted_proxies(config: Config) -> list[str]:
     """Whose word counts for where a request came from: nobody's, or that of the proxies that were named."""
-    named = [name.strip() for name in config.trusted_proxies.split(",") if name.strip()]
-    return {"proxy_headers": bool(named), "forwarded_allow_ips": named}
+    return [name.strip() for name in config.trusted_proxies.split(",") if name.strip()]
 
 
 def refuse_open_door(config: Config) -> None:

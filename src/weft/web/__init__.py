@@ -1,0 +1,1 @@
+"""The pages of weft for people with a browser."""
