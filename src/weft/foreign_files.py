@@ -21,19 +21,19 @@ REMOVED_WITHIN_SECONDS = 60.0
 
 
 @contextmanager
-def folder_at(path: Path) -> Iterator[int | None]:
-    """A descriptor of the folder; None where there is none, or something else lies in its place."""
+def folder_at(path: Path | str, folder: int | None = None) -> Iterator[int | None]:
+    """A descriptor of a folder, in ``folder`` where given; None where there is none, or another thing in its place."""
     try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | CAREFULLY)
+        found = os.open(path, os.O_RDONLY | os.O_DIRECTORY | CAREFULLY, dir_fd=folder)
     except OSError as problem:
         if not _is_nothing(problem):
             raise
         yield None
         return
     try:
-        yield folder
+        yield found
     finally:
-        os.close(folder)
+        os.close(found)
 
 
 @contextmanager

@@ -51,6 +51,7 @@ COMMANDS = {
     "context": Entry("weft.cli.context:app", "Which weft the commands speak to."),
     "secrets": Entry("weft.cli.secrets:app", "What runs need and nobody may read."),
     "audit": Entry("weft.cli.audit:app", "Who changed what."),
+    "import": Entry("weft.cli.import_:app", "Take over what another system has."),
     "config": Entry("weft.cli.config:config", "Print every setting and where its value comes from."),
     "doctor": Entry("weft.cli.doctor:doctor", "Check that everything weft needs is there."),
 }
