@@ -11,6 +11,7 @@ import msgspec
 from weft.clock import Clock, Moment
 from weft.db.database import Database, Transaction
 from weft.scrapyd import folder_store as store
+from weft.scrapyd.model import Job, JobState
 
 MOST_FILES = 1_000
 """How many jobs of a spider are listed: the newest."""
@@ -28,9 +29,7 @@ class Folder:
 class JobFiles:
     """A job that has a log, and may have items."""
 
-    id: str
-    run_id: int
-    attempt: int
+    job: Job
     changed_at: Moment
     log_bytes: int
     """Of all its attempts, as they are kept."""
@@ -94,9 +93,7 @@ class Folders:
         live = store.live_bytes(tx, [row.id for row in rows if row.finished_at is None])
         return [
             JobFiles(
-                row.job or str(row.id),
-                row.id,
-                row.attempt,
+                _job(row, project, spider),
                 self._changed_at(row.finished_at),
                 (row.log_bytes or 0) + earlier.get(row.id, 0) + live.get(row.id, 0),
             )
@@ -108,6 +105,19 @@ class Folders:
 
     def _changed_at(self, finished_at: Moment | None) -> Moment:
         return self._clock() if finished_at is None else finished_at
+
+
+def _job(row: Any, project: str, spider: str) -> Job:
+    state = JobState.RUNNING if row.finished_at is None else JobState.FINISHED
+    return Job(
+        id=row.job or str(row.id),
+        project=project,
+        spider=spider,
+        state=state,
+        ended_at=row.finished_at,
+        run_id=row.id,
+        attempt=row.attempt,
+    )
 
 
 def spider_of(spec: bytes | str) -> str:

@@ -36,6 +36,9 @@ class FileAnswers:
     def __init__(self) -> None:
         self._lengths = Lengths()
 
+    async def size(self, file: File) -> int:
+        return (await self._lengths.of(file.key, file.text)).size
+
     async def of(self, file: File, method: str, asked: Headers) -> Response:
         changed_at = formatdate(file.changed_at // SECOND, usegmt=True)
         headers = {"Content-Type": "text/plain", "Accept-Ranges": "bytes", "Last-Modified": changed_at}

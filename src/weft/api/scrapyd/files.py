@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.responses import Response
@@ -16,12 +17,17 @@ from weft.api.scrapyd.log_parts import log_file
 from weft.api.scrapyd.pages import page
 from weft.app import App
 from weft.clock import Clock, now
-from weft.scrapyd.folders import Folders
+from weft.items.model import AttemptStats
+from weft.scrapyd.figures import newest_stats
+from weft.scrapyd.folders import Folders, JobFiles
 from weft.scrapyd.model import Job, JobState
 
 LOGS, ITEMS = "logs", "items"
 ENDINGS = {LOGS: ".log", ITEMS: ".jl"}
 STATS = ".json"
+MOST_SIZED = 50
+"""Of how many files of a folder the size is found out: the newest, if they are short."""
+SHORT_LOG, FEW_ITEMS = 1 << 16, 1_000
 
 
 class Files:
@@ -70,10 +76,23 @@ class Files:
         if not spider:
             spiders = await self._folders.spiders(project)
             return [Entry(f"{each.name}/", each.changed_at) for each in spiders] or None
-        jobs = await self._folders.jobs(project, spider)
-        sized = kind == LOGS
-        names = [(each.id + ENDINGS[kind], each) for each in jobs]
-        return [Entry(name, each.changed_at, each.log_bytes if sized else None) for name, each in names] or None
+        found = await self._folders.jobs(project, spider)
+        sizes = await self._sizes(asked, kind, found)
+        entries = (Entry(each.job.id + ENDINGS[kind], each.changed_at, sizes.get(each.job.run_id)) for each in found)
+        return list(entries) or None
+
+    async def _sizes(self, asked: Asked, kind: str, found: Sequence[JobFiles]) -> dict[int, int]:
+        """How long files are, as far as that is found out soon; of other logs, how long they are as they are kept."""
+        newest = found[:MOST_SIZED]
+        if kind == LOGS:
+            sizes = {each.job.run_id: each.log_bytes for each in found}
+            short = [each.job for each in newest if each.log_bytes <= SHORT_LOG]
+        else:
+            sizes, told = {}, await newest_stats(asked.app.db, [each.job.run_id for each in newest])
+            short = [each.job for each in newest if _items_of(told, each.job) <= FEW_ITEMS]
+        for job in short:
+            sizes[job.run_id] = await self._answers.size(await self._opened(asked, kind, job))
+        return sizes
 
     async def _file(self, asked: Asked, kind: str, project: str, spider: str, name: str) -> Response:
         ending = STATS if kind == LOGS and name.endswith(STATS) else ENDINGS[kind]
@@ -82,8 +101,11 @@ class Files:
             return answers.not_found()
         if ending == STATS:
             return await stats.one_job(asked, job, self._clock())
-        file = await (self._log(asked, job) if kind == LOGS else self._items_file(asked, job))
+        file = await self._opened(asked, kind, job)
         return await self._answers.of(file, asked.method, asked.request.headers)
+
+    async def _opened(self, asked: Asked, kind: str, job: Job) -> File:
+        return await (self._log(asked, job) if kind == LOGS else self._items_file(asked, job))
 
     async def _job(self, asked: Asked, project: str, spider: str, name: str) -> Job | None:
         """The job, if it has begun: only then there are files."""
@@ -106,6 +128,10 @@ class Files:
 
     def _changed_at(self, job: Job) -> int:
         return job.ended_at or self._clock() if job.state is JobState.FINISHED else self._clock()
+
+
+def _items_of(told: Mapping[int, AttemptStats], job: Job) -> int:
+    return told[job.run_id].items if job.run_id in told else 0
 
 
 def may_see(asked: Asked, project: str) -> bool:
