@@ -133,11 +133,16 @@ class RabbitInbox:
     async def _publish(self, messages: Iterable[Publishing], *, declare: str = "") -> None:
         if not (wanted := list(messages)):
             return
-        if self._publisher is None or not self._publisher.is_open:
-            line = Line(self._url, [MOST_DEAD], confirms=True)
-            await self._guarded(line.open(), line, OPEN_SECONDS)
-            self._publisher = line
-        await self._guarded(_confirmed(self._publisher, wanted, declare), self._publisher)
+        line = await self._publishing()
+        await self._guarded(_confirmed(line, wanted, declare), line)
+
+    async def _publishing(self) -> Line:
+        async with self._opening:
+            if self._publisher is None or not self._publisher.is_open:
+                line = Line(self._url, [MOST_DEAD], confirms=True)
+                await self._guarded(line.open(), line, OPEN_SECONDS)
+                self._publisher = line
+            return self._publisher
 
     async def _guarded(self, work: Coroutine[Any, Any, None], line: Line, timeout: float = PUBLISH_SECONDS) -> None:
         """Do it; a line on which it fails is cut, so that the next call begins with a new one."""
