@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from typing import Any
 
 from tests.conftest import on_sqlite
 from tests.scrapyd.calling import Client
 from tests.scrapyd.conftest import a_version
+from tests.scrapyd.environments import Environment
 from tests.scrapyd.performing import AT, begin, perform, said
 from weft.access.model import Role
 
+SCRAPYDWEB = Environment("scrapydweb")
 KEYS = [
     *("log_path", "json_path", "json_url", "size", "position", "status", "_head", "head", "tail", "first_log_time"),
     *("latest_log_time", "runtime", "first_log_timestamp", "latest_log_timestamp", "datas", "pages"),
@@ -110,6 +113,29 @@ async def test_what_a_log_says_is_found_in_it(scrapyd: Client) -> None:
     assert found["log_categories"]["warning_logs"]["details"] == [f"{at(7)} [shop] WARNING: price is missing"]
     assert found["head"].splitlines()[0] == f"{at(0)} [scrapy.utils.log] INFO: Scrapy 2.13.3 started (bot: shop)"
     assert found["tail"].splitlines()[-1] == f"{at(65)} [shop] INFO: Spider closed (finished)"
+
+
+@on_sqlite
+async def test_logparser_itself_finds_the_same(scrapyd: Client) -> None:
+    more = (
+        later(66, "boom é", level="ERROR", exception="Traceback (most recent call last):\nKeyError: 'x'")
+        + later(67, "Filtered duplicate request: <GET http://a>", level="DEBUG")
+        + later(68, "Filtered offsite request to 'x.example'", level="DEBUG")
+        + b"printed\n"
+        + later(69, "no more room", level="CRITICAL")
+    )
+    await perform(scrapyd.app, "one", LOG + more)
+    ours, text = await stats_of(scrapyd), (await scrapyd.get("/logs/shop/things/one.log")).data
+    program = "import json, sys, logparser; print(json.dumps(logparser.parse(sys.stdin.read())))"
+    command = [SCRAPYDWEB.program("python"), "-X", "utf8", "-c", program]
+    theirs = json.loads(subprocess.run(command, input=text, capture_output=True, check=True).stdout)
+    assert theirs["latest_matches"].pop("telnet_password") == "0123456789abcdef"
+    assert ours["latest_matches"].pop("telnet_password") == ""
+    updated = {"last_update_time", "last_update_timestamp"}
+    known = {"pages", "items", "finish_reason"}
+    assert {name: ours[name] for name in theirs.keys() - updated - known} == {
+        name: theirs[name] for name in theirs.keys() - updated - known
+    }
 
 
 @on_sqlite
