@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,8 +13,10 @@ from tests.api.acting import Answer, Visitor
 from weft.access.model import Role
 from weft.api.door import open_scrapyd_server
 from weft.app import App
+from weft.workers.protocol import Card
 
-Form = Mapping[str, Any] | aiohttp.FormData | bytes | None
+JOB = {"project": "shop", "spider": "things"}
+Form = Mapping[str, Any] | aiohttp.FormData | bytes | io.BytesIO | None
 
 
 class Client(Visitor):
@@ -22,6 +25,12 @@ class Client(Visitor):
     async def send(self, path: str, form: Form = None, **options: Any) -> Answer:
         """POST a form."""
         return await self.call("POST", path, data=form, **options)
+
+    async def upload(self, egg: bytes, project: str = "shop", version: str = "1.0", **options: Any) -> Answer:
+        """POST an egg as a file, as ``scrapyd-deploy`` does."""
+        form = aiohttp.FormData({"project": project, "version": version})
+        form.add_field("egg", egg, filename="project.egg", content_type="application/octet-stream")
+        return await self.send("/addversion.json", form, **options)
 
     async def granted(self, grants: Mapping[str, Role]) -> Client:
         other = await super().granted(grants)
@@ -38,3 +47,31 @@ async def calling(app: App) -> AsyncIterator[Client]:
             yield Client(session, app, f"http://127.0.0.1:{port}")
     finally:
         await server.close()
+
+
+async def said(client: Client, path: str, form: Any = None) -> str:
+    """The message of a refusal, whose status is that of success."""
+    answer = await client.send(path, form)
+    assert answer.status == 200, answer.data
+    assert set(answer.json) == {"status", "message", "node_name"}
+    assert answer.json["status"] == "error"
+    return str(answer.json["message"])
+
+
+async def asked(client: Client, path: str) -> Any:
+    answer = await client.get(path)
+    assert answer.status == 200, answer.data
+    return answer.json
+
+
+async def scheduled(client: Client, **more: Any) -> str:
+    answer = await client.send("/schedule.json", {**JOB, **more})
+    assert answer.json["status"] == "ok", answer.data
+    return str(answer.json["jobid"])
+
+
+async def leased(app: App) -> Any:
+    """A worker that takes what waits; the leases that it got, and its own id."""
+    card = Card(name="w1", host="here", pid=4711, version="0", labels=(), capacity=10)
+    worker = await app.protocol.join(card)
+    return worker, await app.protocol.lease(worker, 10)

@@ -15,10 +15,11 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
 
-OF_EVERY_RUN = ("SCRAPY_", "TRACEPARENT", "WEFT_", "HOME", "TMPDIR")
+OF_EVERY_RUN = ("SCRAPY_", "SCRAPYD_", "TRACEPARENT", "WEFT_", "HOME", "TMPDIR")
 """What begins the names of variables that every run has, with values of its own."""
 
-ASKED_AS = (b"SCRAPY_JOB", b"SCRAPY_PROJECT", b"SCRAPY_SPIDER", b"TRACEPARENT", b"WEFT_", b"TMPDIR", b"gettempdir")
+OF_SCRAPY = (b"SCRAPY_JOB", b"SCRAPY_PROJECT", b"SCRAPY_SPIDER", b"SCRAPYD_")
+ASKED_AS = (*OF_SCRAPY, b"TRACEPARENT", b"WEFT_", b"TMPDIR", b"gettempdir")
 """How the source of a project asks for them."""
 
 

@@ -37,6 +37,7 @@ def serve(
     broker: Annotated[str | None, typer.Option(help="What wakes waiting workers.")] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for none.")] = None,
+    scrapyd_port: Annotated[int | None, typer.Option(help="A port where everything is Scrapyd's; 0 for none.")] = None,
     config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
     roles: Annotated[str, typer.Option(help="What this process does: gateway, scheduler, intake.")] = ",".join(ROLES),
     examples: Annotated[bool, typer.Option(help="Add example tasks and their demo site to a new database.")] = False,
@@ -47,8 +48,9 @@ def serve(
         end_with_parent()
     chosen = _roles(roles)
     flags = {"data_dir": data_dir, "database": database, "broker": broker, "host": host, "port": port}
-    loaded = settings("serve", config, **flags)
-    with asyncio.Runner(loop_factory=_loop if "gateway" in chosen and loaded.port else None) as runner:
+    loaded = settings("serve", config, **flags, scrapyd_port=scrapyd_port)
+    listens = "gateway" in chosen and (loaded.port or loaded.scrapyd_port)
+    with asyncio.Runner(loop_factory=_loop if listens else None) as runner:
         runner.run(_serve(loaded, chosen, examples=examples))
 
 
@@ -71,8 +73,8 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     intake = open_intake(app) if "intake" in roles else []
     stopped = asyncio.Event()
     on_stop(stopped.set)
-    server = await _listen(app, demo=examples) if "gateway" in roles and config.port else None
-    if server is not None:
+    servers = await _listen(app, demo=examples) if "gateway" in roles else []
+    if servers:
         await _see_to(partial(welcome, app), stopped)
     if examples:
         await _see_to(app.add_examples, stopped)
@@ -89,20 +91,29 @@ async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
     for receiver, replier in intake:
         await replier.close()
         await receiver.inbox.close()
-    if server is not None:
+    for server in servers:
         await server.close()
     await app.scheduler.resign()
     await app.close()
 
 
-async def _listen(app: App, *, demo: bool) -> Server:
-    from weft.api.door import open_server
-    from weft.web.site import Site
+async def _listen(app: App, *, demo: bool) -> list[Server]:
+    """Weft's own door, and one where everything is Scrapyd's, as far as they have ports."""
+    config, servers = app.config, []
+    if config.port:
+        from weft.api.door import open_server
+        from weft.web.site import Site
 
-    server = open_server(app, demo=demo, around=Site)
-    await server.start(app.config.host, app.config.port)
-    log.info("weft answers", extra={"address": app.config.address})
-    return server
+        servers.append(open_server(app, demo=demo, around=Site))
+        await servers[-1].start(config.host, config.port)
+        log.info("weft answers", extra={"address": config.address})
+    if config.scrapyd_port:
+        from weft.api.door import open_scrapyd_server
+
+        servers.append(open_scrapyd_server(app))
+        await servers[-1].start(config.host, config.scrapyd_port)
+        log.info("weft answers as Scrapyd", extra={"host": config.host, "port": config.scrapyd_port})
+    return servers
 
 
 async def _see_to(act: Callable[[], Awaitable[object]], stopped: asyncio.Event) -> None:

@@ -26,6 +26,7 @@ def up(
     database: Annotated[str | None, typer.Option(help="sqlite:///…, postgresql://… or mysql://…")] = None,
     broker: Annotated[str | None, typer.Option(help="What wakes waiting workers.")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for none.")] = None,
+    scrapyd_port: Annotated[int | None, typer.Option(help="A port where everything is Scrapyd's; 0 for none.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes; 0 for one a core.")] = None,
     capacity: Annotated[int | None, typer.Option(help="How many runs at once, for each worker.")] = None,
     config: Annotated[Path | None, typer.Option(help="A configuration file instead of weft.toml.")] = None,
@@ -33,7 +34,7 @@ def up(
 ) -> None:
     """Run weft on this machine: one control process and a worker for each core, replaced when they end."""
     flags = {"data_dir": data_dir, "database": database, "broker": broker, "port": port, "workers": workers}
-    loaded = load(flags | {"capacity": capacity}, file=config).config
+    loaded = load(flags | {"capacity": capacity, "scrapyd_port": scrapyd_port}, file=config).config
     set_up(loaded.log_format, loaded.log_level, role="up")
     loaded.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     code = asyncio.run(_up(loaded, examples=examples))
@@ -54,7 +55,7 @@ async def _up(config: Config, *, examples: bool) -> int:
 
 def _addresses(config: Config) -> str:
     if not config.port:
-        return ""
+        return f" and answers as Scrapyd on port {config.scrapyd_port}" if config.scrapyd_port else ""
     return f" and answers on {config.address}; {config.address}/docs tells what can be asked there"
 
 

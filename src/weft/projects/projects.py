@@ -1,17 +1,17 @@
 """The front door to projects' code: deploy it, list it, choose which version runs, delete it.
 
 A deploy is whole or it was never there: the code is checked first, its archive is kept next, and the row, the event and
-the choice of the current version are one transaction at the end. A version never changes: the same name with other code
-is refused. Runs that were queued keep the code that they were pinned to.
+the choice of the current version are one transaction at the end. The same name with other code is refused, unless it is
+to be replaced. Runs that were queued keep the code that they were pinned to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import os
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,10 @@ from weft.errors import Conflict, Invalid, NotFound
 from weft.events import Fact, append
 from weft.ports import Blobs
 from weft.projects import store
+from weft.projects.archives import Archives
 from weft.projects.checking import Checker
 from weft.projects.incoming import Incoming
-from weft.projects.model import Code, Limits, Spider, Version, code_key
+from weft.projects.model import Code, Limits, Spider, Version
 from weft.projects.version_order import version_key
 
 if TYPE_CHECKING:
@@ -37,36 +38,35 @@ class Projects:
     def __init__(
         self, db: Database, blobs: Blobs, checker: Checker, clock: Clock, *, folder: Path, limits: Limits
     ) -> None:
-        self._db, self._blobs, self._checker, self._clock = db, blobs, checker, clock
+        self._db, self._checker, self._clock = db, checker, clock
+        self._archives = Archives(db, blobs)
         self.incoming, self._limits = Incoming(folder), limits
-        self._keeping = asyncio.Lock()  # one archive at a time is in memory
 
     @property
     def largest_bytes(self) -> int:
         return self._limits.archive_bytes
 
-    async def deploy(self, project: str, archive: Path, version: str | None = None, *, by: str = "") -> Version:
+    async def deploy(
+        self, project: str, archive: Path, version: str | None = None, *, by: str = "", replace: bool = False
+    ) -> Version:
         """Check an archive, keep it as a version and make that the current one.
 
         The same code under the same name again changes nothing but which version is current. Without a name, code that
-        is not the current one already is named after the time. Raises ``Rejected`` where the code does not work.
+        is not the current one already is named after the time. To ``replace`` is to give a name that is there other
+        code; then the newest by name is the current one. Raises ``Rejected`` where the code does not work.
         """
         check_name("project", project)
         version = version or None
         if version is not None:
             check_name("version", version)
         digest = await asyncio.to_thread(_digest, archive)
-        known = await self._db.read(lambda tx: _known(tx, project, version, digest))
+        known = await self._db.read(lambda tx: _known(tx, project, version, digest, replace=replace))
         if known is not None:
-            return known if known.is_current else await self.use(project, known.version)
+            return known if known.is_current or replace else await self.use(project, known.version)
         found = await self._checked(project, archive, version or self._stamp(), digest, by)
-        key = code_key(digest)
-        async with self._keeping:
-            data = await asyncio.to_thread(archive.read_bytes)
-            await self._blobs.put(key, data)
-            deployed = await self._db.transact(lambda tx: self._deploy(tx, found))
-            if key not in await self._blobs.keys("code"):
-                await self._blobs.put(key, data)  # a delete of the same code came in between
+        async with self._archives.keeping(digest, archive):
+            deployed, replaced = await self._db.transact(lambda tx: self._deploy(tx, found, replace=replace))
+        await self._archives.forget(replaced)
         return deployed
 
     async def names(self, projects: Collection[str] | None = None) -> list[str]:
@@ -130,7 +130,12 @@ class Projects:
     async def delete(self, project: str, version: str) -> None:
         """Delete a version that is not the current one, unless it is the last, and that no live run is pinned to."""
         digest = await self._db.transact(lambda tx: self._delete(tx, project, version))
-        await self._forget(digest)
+        await self._archives.forget({digest})
+
+    async def drop(self, project: str, version: str | None = None) -> None:
+        """Delete a version whichever it is, or all; the newest of the others becomes the current one. Runs that were
+        queued keep the code."""
+        await self._archives.forget(await self._db.transact(lambda tx: self._drop(tx, project, version)))
 
     async def _checked(self, project: str, archive: Path, version: str, digest: str, by: str) -> Version:
         """The version that the archive would be. Nothing is kept of what it was unpacked to."""
@@ -153,17 +158,21 @@ class Projects:
             deployed_by=by,
         )
 
-    def _deploy(self, tx: Transaction, new: Version) -> Version:
+    def _deploy(self, tx: Transaction, new: Version, *, replace: bool) -> tuple[Version, set[str]]:
+        """The version as it is now, and the code that had its name."""
         store.hold(tx, new.project)
-        if (known := _known(tx, new.project, new.version, new.digest)) is not None:
-            return self._use(tx, known)  # somebody else has just deployed the same
-        before = store.current(tx, new.project)
+        if (known := _known(tx, new.project, new.version, new.digest, replace=replace)) is not None:
+            return known if replace else self._use(tx, known), set()  # somebody else has just deployed the same
+        before, old = store.current(tx, new.project), store.get(tx, new.project, new.version, lock=True)
+        if old is not None:
+            store.remove(tx, new.project, new.version)
         store.add(tx, new)
-        store.set_current(tx, new.project, new.version)
+        now = _newest(store.listed(tx, new.project)) if replace else new
+        store.set_current(tx, new.project, now.version)
         data = {"version": new.version, "before": before, "digest": new.digest, "by": new.deployed_by}
         append(tx, [Fact("version_deployed", new.project, data=data)], self._clock())
-        _tell(tx, new, after=_told(new))
-        return new
+        _tell(tx, new, before=None if old is None else _told(old), after=_told(new))
+        return dataclasses.replace(new, is_current=now.version == new.version), set() if old is None else {old.digest}
 
     def _use(self, tx: Transaction, wanted: Version) -> Version:
         before = store.current(tx, wanted.project)
@@ -172,7 +181,7 @@ class Projects:
             data = {"version": wanted.version, "before": before}
             append(tx, [Fact("version_used", wanted.project, data=data)], self._clock())
         _tell(tx, wanted, before={"current": before}, after={"current": wanted.version})
-        return replace(wanted, is_current=True)
+        return dataclasses.replace(wanted, is_current=True)
 
     def _delete(self, tx: Transaction, project: str, version: str) -> str:
         store.hold(tx, project)
@@ -183,22 +192,31 @@ class Projects:
             raise Conflict(f"version {version} of project {project} is the current one; use another one first")
         if (run_id := store.live_run(tx, project, found.digest)) is not None:
             raise Conflict(f"version {version} of project {project} is needed by run {run_id}, which has not ended")
-        store.remove(tx, project, version)
+        self._remove(tx, [found])
         if found.is_current:
             store.set_current(tx, project, None)
-        append(tx, [Fact("version_deleted", project, data={"version": version})], self._clock())
-        _tell(tx, found, before=_told(found))
         return found.digest
 
-    async def _forget(self, digest: str) -> None:
-        """Remove an archive that no version has. A deploy that has just kept the same one gets it back."""
-        if await self._db.read(lambda tx: store.is_used(tx, digest)):
-            return
-        async with self._keeping:
-            data = await self._blobs.get(code_key(digest))
-            await self._blobs.delete(code_key(digest))
-            if data is not None and await self._db.read(lambda tx: store.is_used(tx, digest)):
-                await self._blobs.put(code_key(digest), data)
+    def _drop(self, tx: Transaction, project: str, version: str | None) -> set[str]:
+        store.hold(tx, project)
+        there = store.listed(tx, project)
+        gone = [each for each in there if version in (None, each.version)]
+        if not gone:
+            what = ("version", f"{version} of project {project}") if version is not None else ("project", project)
+            raise NotFound(*what)
+        self._remove(tx, gone)
+        left = [each for each in there if each not in gone]
+        if not left:
+            store.set_current(tx, project, None)
+        elif any(each.is_current for each in gone):
+            self._use(tx, _newest(left))
+        return {each.digest for each in gone}
+
+    def _remove(self, tx: Transaction, gone: Collection[Version]) -> None:
+        for each in gone:
+            store.remove(tx, each.project, each.version)
+            append(tx, [Fact("version_deleted", each.project, data={"version": each.version})], self._clock())
+            _tell(tx, each, before=_told(each))
 
     def _stamp(self) -> str:
         moment = datetime.fromtimestamp(self._clock() / 1_000_000, UTC)
@@ -211,13 +229,14 @@ def check_name(what: str, value: str) -> None:
         raise Invalid(what, value, allowed)
 
 
-def _known(tx: Transaction, project: str, version: str | None, digest: str) -> Version | None:
-    """The version that a deploy would make, where it is there; refused where that name is of other code."""
+def _known(tx: Transaction, project: str, version: str | None, digest: str, *, replace: bool = False) -> Version | None:
+    """The version that a deploy would make, where it is there; refused where that name is of other code, unless that is
+    to be replaced."""
     name = version if version is not None else store.current(tx, project)
     found = None if name is None else store.get(tx, project, name)
     if found is None or found.digest == digest:
         return found
-    if version is None:
+    if version is None or replace:
         return None
     raise Conflict(
         f"version {version} of project {project} is there with other code; choose another name or delete it first"
@@ -249,6 +268,10 @@ def _laid_out(archive: Path, folder: Path, limits: Limits) -> Layout:
 def _digest(archive: Path) -> str:
     with archive.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _newest(versions: Collection[Version]) -> Version:
+    return max(versions, key=lambda each: version_key(each.version))
 
 
 def _age(version: Version) -> Any:

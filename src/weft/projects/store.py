@@ -74,11 +74,12 @@ def remove(tx: Transaction, project: str, version: str) -> bool:
     return tx.execute(gone).rowcount == 1
 
 
-def live_run(tx: Transaction, project: str, digest: str) -> int | None:
-    """A run that has not ended and is pinned to this code; None where there is none."""
+def live_run(tx: Transaction, project: str | None, digest: str) -> int | None:
+    """A run of the project, or of any, that has not ended and is pinned to this code; None where there is none."""
     live = or_(runs.c.ready_lane.is_not(None), runs.c.lease_worker.is_not(None), runs.c.not_before.is_not(None))
     pinned = runs.c.spec.like(f'%"digest":"{digest}"%')
-    found = tx.value(select(runs.c.id).where(live, runs.c.project == project, pinned).limit(1))
+    mine = [] if project is None else [runs.c.project == project]
+    found = tx.value(select(runs.c.id).where(live, *mine, pinned).limit(1))
     return None if found is None else int(found)
 
 

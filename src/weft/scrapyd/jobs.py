@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from weft.access.secrets import MARK
 from weft.access.witness import tell
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
@@ -30,7 +31,7 @@ CheckSpec = Callable[[str, Mapping[str, Any]], None]
 PRIORITIES = 1000
 """Priorities are whole numbers, as far as this from 0."""
 STATES = {RunState.QUEUED.value: JobState.PENDING, RunState.RUNNING.value: JobState.RUNNING}
-PLACEHOLDER = "{{secret:"
+
 MOST_KNOWN = 1000
 
 
@@ -90,8 +91,19 @@ class Jobs:
                 if row.state in STATES:
                     self._runs.cancel_in(tx, row.id, "cancelled through Scrapyd's API")
                     before = STATES[row.state]
-            tell(tx)
+            tell(tx, before={"state": before}, after={"cancelled": before is not None})
             return before
+
+        return await self._db.transact(work)
+
+    async def take_back(self, project: str, why: str) -> int:
+        """Cancel every job of a project that waits; return how many there were."""
+
+        def work(tx: Transaction) -> int:
+            waiting = job_store.pending(tx, {project})
+            for row in waiting:
+                self._runs.cancel_in(tx, row.id, why)
+            return len(waiting)
 
         return await self._db.transact(work)
 
@@ -158,6 +170,10 @@ class Jobs:
         queued = self._runs.admit(tx, list(wanted.values()))
         job_store.keep(tx, {key: each.run_id for key, each in zip(wanted, queued, strict=True)})
         return [None] * len(asked)
+
+
+def asks_for_secrets(new: NewJob) -> bool:
+    return any(MARK in value for value in (*new.args.values(), *new.settings.values()))
 
 
 def newest(versions: Collection[str]) -> str:
@@ -228,7 +244,7 @@ def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(PLACEHOLDER):
+    if isinstance(value, str) and value.startswith(MARK):
         return value
     if is_secret(name) and value not in (None, "", True, False):
         return MASK

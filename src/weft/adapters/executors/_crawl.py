@@ -82,7 +82,8 @@ def _settings(fields: Fields) -> dict[str, Any]:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier()
+    """Any name that ``-a`` could give: a spider that takes all arguments takes those that are no Python names too."""
+    return isinstance(name, str) and name != "" and name.isprintable() and "=" not in name
 
 
 def text_of(value: object) -> str:
@@ -137,9 +138,12 @@ def bare_environment() -> dict[str, str]:
 
 def environment(work: Work, code: ReadyCode) -> dict[str, str]:
     """All that the spider's process sees."""
-    folder = work.folder.absolute()
+    folder, asked = work.folder.absolute(), (work.spec.get("args") or {}).get("_version")
     return {
         **bare_environment(),
+        "SCRAPY_PROJECT": work.project,
+        "SCRAPY_SETTINGS_MODULE": code.settings,
+        **({"SCRAPYD_EGG_VERSION": text_of(asked)} if asked is not None else {}),
         "HOME": str(folder),
         "TMPDIR": str(folder / "tmp"),
         "WEFT_RUN_ID": str(work.run_id),

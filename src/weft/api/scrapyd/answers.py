@@ -25,6 +25,10 @@ class Complaint(WeftError):
     """What Scrapyd says word for word where it does not do what was asked for."""
 
 
+class Hidden(Complaint):
+    """The same of something that may be there, but that this caller is not to know of."""
+
+
 def ok(node_name: str, **data: Any) -> Response:
     return _json({**data, "status": "ok", "node_name": node_name})
 

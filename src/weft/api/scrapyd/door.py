@@ -26,12 +26,13 @@ from weft.api.places import Places, named
 from weft.api.problems import Refused, problem_of
 from weft.api.rates import Rates
 from weft.api.scrapyd import answers, endpoints, pages
-from weft.api.scrapyd.answers import Complaint
+from weft.api.scrapyd.answers import Complaint, Hidden
 from weft.api.scrapyd.asked import Asked
 from weft.api.scrapyd.files import Files
 from weft.api.scrapyd.forms import query_of, read_form
+from weft.api.scrapyd.noting import tell_refusal
 from weft.app import App
-from weft.errors import BlobsDown, DatabaseDown, NotFound, Rejected, TooManyLogins, Unknown, WeftError
+from weft.errors import BlobsDown, DatabaseDown, NotAllowed, NotFound, Rejected, TooManyLogins, Unknown, WeftError
 from weft.metrics import REQUEST_SECONDS, REQUESTS
 from weft.redaction import redacted
 
@@ -57,7 +58,15 @@ class Endpoint:
 ENDPOINTS: Mapping[str, Endpoint] = {
     "/daemonstatus.json": Endpoint("GET", endpoints.daemonstatus),
     "/listprojects.json": Endpoint("GET", endpoints.listprojects),
+    "/listversions.json": Endpoint("GET", endpoints.listversions),
+    "/listspiders.json": Endpoint("GET", endpoints.listspiders),
+    "/listjobs.json": Endpoint("GET", endpoints.listjobs),
+    "/status.json": Endpoint("GET", endpoints.status),
     "/schedule.json": Endpoint("POST", endpoints.schedule),
+    "/cancel.json": Endpoint("POST", endpoints.cancel),
+    "/addversion.json": Endpoint("POST", endpoints.addversion, takes_egg=True),
+    "/delversion.json": Endpoint("POST", endpoints.delversion),
+    "/delproject.json": Endpoint("POST", endpoints.delproject),
 }
 
 PAGES = frozenset({"/", "/jobs", "/logs", "/items"})
@@ -130,8 +139,10 @@ class ScrapydDoor:
             return Caller(name="this machine", kind="key", grants=grants, address=address_of(request))
         if caller is None:
             raise Unknown("this needs a name and a password, or a key")
-        if caller.kind not in PEOPLE or (foreign and request.method == "POST"):
-            raise Unknown("pages of others and workers may not call this")
+        if caller.kind not in PEOPLE:
+            raise NotAllowed(f"a {caller.kind} may not call Scrapyd's API")
+        if foreign and request.method != "GET":
+            raise NotAllowed("a page of another site may not do this; only pages of this weft may")
         return caller
 
     async def _called(self, endpoint: Endpoint, asked: Asked) -> Response:
@@ -144,12 +155,22 @@ class ScrapydDoor:
         asked.values = query_of(asked.request.scope["query_string"])
         with ExitStack() as held:
             if asked.method == "POST":
-                projects = asked.app.projects
-                place = held.enter_context(projects.incoming.place("scrapyd")) if endpoint.takes_egg else None
-                file = None if place is None else place / "egg"
-                has_egg = await read_form(asked.request, asked.values, file, projects.largest_bytes)
-                asked.egg = file if has_egg else None
-            return await endpoint.handle(asked)
+                await self._read(endpoint, asked, held)
+            try:
+                return await endpoint.handle(asked)
+            except (NotAllowed, Hidden) as problem:
+                await tell_refusal(asked, problem)
+                raise
+
+    async def _read(self, endpoint: Endpoint, asked: Asked, held: ExitStack) -> None:
+        """Read the form. Of somebody who may not deploy anywhere, no egg is taken in."""
+        file, projects = None, asked.app.projects
+        if endpoint.takes_egg:
+            if max(asked.caller.grants.values(), default=Role.VIEWER) < Role.DEVELOPER:
+                raise NotAllowed(f"{asked.caller.name} may not do this: it needs the role {Role.DEVELOPER.label}")
+            file = held.enter_context(projects.incoming.place("scrapyd")) / "egg"
+        has_egg = await read_form(asked.request, asked.values, file, projects.largest_bytes)
+        asked.egg = file if has_egg else None
 
     async def _page(self, asked: Asked) -> Response:
         page = self._pages.get(first_part(asked.path))
