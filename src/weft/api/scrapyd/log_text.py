@@ -15,13 +15,24 @@ from functools import lru_cache
 
 import msgspec
 
-from weft.runs.log_records import MARK, LogRecord
+from weft.runs.log_records import MARK
 from weft.runs.log_shelf import KeptLog
 
 LONGEST_LINE = 4 << 20
 """Bytes of an unfinished line that are waited for; no record of our agent is as long."""
 
-_decode = msgspec.json.Decoder(LogRecord).decode
+
+class _Said(msgspec.Struct, gc=False):
+    """What Scrapy writes of a record."""
+
+    message: str = ""
+    at: int | None = None
+    level: str = ""
+    logger: str = ""
+    exception: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Said).decode
 
 Place = tuple[int, int]
 """Where a log can be read from: which of its parts, and at which byte of that one a line begins."""
