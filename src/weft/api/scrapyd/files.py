@@ -69,8 +69,8 @@ class Files:
     async def _entries(self, asked: Asked, kind: str, project: str = "", spider: str = "") -> list[Entry] | None:
         """What is in a folder; None where there is no such folder for this caller."""
         if not project:
-            found = await self._folders.projects(asked.visible())
-            return [Entry(f"{each.name}/", each.changed_at) for each in found]
+            projects = await self._folders.projects(asked.visible())
+            return [Entry(f"{each.name}/", each.changed_at) for each in projects]
         if not may_see(asked, project):
             return None
         if not spider:
