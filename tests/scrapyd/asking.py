@@ -6,9 +6,9 @@ import base64
 import http.client
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlencode
 
+from tests.scrapyd.gate import Gate
 from tests.scrapyd.real import PASSWORD, USER
 
 BOUNDARY = "weft-tests"
@@ -18,7 +18,7 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call. ``{folder}`` in a value is the folder of the side that is called."""
+    """One call. ``{gate}`` in a value is the port of the gate at which spiders of the side wait."""
 
     name: str
     """What the list of differences calls it by."""
@@ -45,11 +45,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Scrapyd or weft: where it answers, and a folder that its spiders may write to."""
+    """Scrapyd or weft: where it answers, and where its spiders wait."""
 
     name: str
     port: int
-    folder: Path
+    gate: Gate
 
     def ask(self, call: Call) -> Answer:
         headers, body = self._sent(call)
@@ -79,7 +79,7 @@ class Side:
         return headers, call.body
 
     def _here(self, value: str) -> str:
-        return value.replace("{folder}", str(self.folder))
+        return value.replace("{gate}", str(self.gate.port))
 
 
 RIGHT = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()

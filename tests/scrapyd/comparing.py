@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from tests.scrapyd.asking import Answer, Side
+from tests.scrapyd.asking import Answer
 from tests.scrapyd.pages import outline
 
 HEADERS = (
@@ -37,19 +37,19 @@ def differences(scrapyd: Fields, weft: Fields) -> list[str]:
     return next(([kind] for kind in ("code", "status") if kind in unlike), unlike)
 
 
-def fields_of(answer: Answer, side: Side) -> Fields:
+def fields_of(answer: Answer) -> Fields:
     """Everything of the answer that is compared, by the names that the list of differences uses."""
     headers = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
     kind = headers.get("content-type", "").partition(";")[0]
     if kind == "multipart/byteranges":
         headers["content-type"] = kind
-    return {"code": answer.status} | headers | body_fields(kind, answer, side)
+    return {"code": answer.status} | headers | body_fields(kind, answer)
 
 
-def body_fields(kind: str, answer: Answer, side: Side) -> Fields:
+def body_fields(kind: str, answer: Answer) -> Fields:
     if not answer.data:
         return {"length": answer.headers.get("content-length")} if kind == "application/json" else {}
-    text = answer.data.decode().replace(str(side.folder), "<folder>")
+    text = answer.data.decode()
     if kind == "application/json":
         return {"end": text[len(text.rstrip()) :]} | json_fields(json.loads(text))
     if "<html" in text:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 SPIDERS = """
 import asyncio
-import pathlib
 
 import scrapy
 
@@ -27,16 +26,12 @@ class Things(scrapy.Spider):
 class Waits(scrapy.Spider):
     name = "waits"
 
-    def __init__(self, gate, **kwargs):
-        super().__init__(**kwargs)
-        self.gate = pathlib.Path(gate)
-
     async def start(self):
         self.logger.info("waiting")
         yield {"number": 0}
-        self.gate.with_suffix(".ready").touch()
-        while not self.gate.exists():
-            await asyncio.sleep(0.02)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gate))
+        writer.write(f"{self._job}\\n".encode())
+        await reader.read()
 """
 
 ONE_SPIDER = """

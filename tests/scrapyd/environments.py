@@ -59,7 +59,7 @@ class Environment:
         python, silent = str(self._bin / "python"), subprocess.DEVNULL
         if shutil.which("uv"):
             environment = {"UV_SYSTEM_CERTS": "1", "UV_PYTHON_DOWNLOADS": "never"} | os.environ
-            fast = ["uv", "pip", "install", "--python", python, *pinned]
+            fast = ["uv", "pip", "install", "--compile-bytecode", "--python", python, *pinned]
             if subprocess.call(fast, env=environment, stdout=silent, stderr=silent) == 0:
                 return
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]

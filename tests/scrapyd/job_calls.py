@@ -11,16 +11,16 @@ def order(name: str, job: str, *more: tuple[str, str], spider: str = "things", *
     return post(name, "schedule", *more, project="shop", spider=spider, jobid=job, **form)
 
 
-def at_gate(name: str, gate: str, **form: str) -> Call:
-    return order(name, gate, spider="waits", gate=f"{{folder}}/{gate}", **form)
+def at_gate(name: str, job: str) -> Call:
+    return order(name, job, spider="waits", gate="{gate}")
 
 
-def ended_by(signal: str, gate: str) -> list[Step]:
+def ended_by(signal: str, job: str) -> list[Step]:
     return [
-        at_gate(f"schedule-for-{signal}", gate),
-        Ready(gate),
-        post(f"cancel-with-{signal}", "cancel", project="shop", job=gate, signal=signal),
-        Until(gate, "finished"),
+        at_gate(f"schedule-for-{signal}", job),
+        Ready(job),
+        post(f"cancel-with-{signal}", "cancel", project="shop", job=job, signal=signal),
+        Until(job, "finished"),
     ]
 
 
@@ -56,10 +56,10 @@ WAITING: list[Step] = [
     at_gate("schedule-running", "two"),
     Ready("two"),
     order("schedule-pending", "three", arg1="a=b", count="2"),
-    order("schedule-settings", "four", ("setting", "A=1"), ("setting", "B=2=3"), priority="1.5"),
+    order("schedule-settings", "four", ("setting", "A=1"), ("setting", "B=2=3"), priority="1"),
     order("schedule-version", "five", ("_version", "0.1"), spider="only", priority="-1"),
     order("schedule-listed-version", "six", ("_version", "0_1"), spider="only", priority="2"),
-    order("schedule-first-argument-counts", "seven", ("count", "2"), ("count", "9"), priority="0.5"),
+    order("schedule-first-argument-counts", "seven", ("count", "2"), ("count", "9"), priority="1.0"),
     post("schedule-without-jobid", "schedule", project="stamped", spider="only"),
     get("status-running", "status", project="shop", job="two"),
     get("status-pending", "status", project="shop", job="three"),
@@ -79,6 +79,10 @@ WAITING: list[Step] = [
     post("cancel-unknown-job", "cancel", project="shop", job="nope"),
     post("cancel-unknown-job-bad-signal", "cancel", project="shop", job="nope", signal="LOUD"),
     post("cancel-running-bad-signal", "cancel", project="shop", job="two", signal="LOUD"),
+    order("schedule-whole-priority", "eleven"),
+    order("schedule-fraction", "twelve", priority="0.25"),
+    get("listjobs-fraction", "listjobs", project="shop"),
+    *(post(f"cancel-{job}", "cancel", project="shop", job=job) for job in ("eleven", "twelve")),
     get("listjobs-pending-cancelled", "listjobs", project="shop"),
 ]
 

@@ -4,10 +4,12 @@ Both take one job at a time, know the same user and call themselves by the same 
 """
 
 import http.client
+import sqlite3
+from contextlib import closing
 
 from tests.cli.commanding import WEFT
 from tests.scrapyd.environments import SCRAPYD
-from tests.servers.server import Kind, Server, free_port
+from tests.servers.server import Kind, Server
 
 USER, PASSWORD, NODE = "admin", "a password of the tests", "loom"
 """Who may call, and what the node calls itself; weft is started with the same beside it."""
@@ -45,8 +47,8 @@ def weft() -> Server:
         url="http://127.0.0.1:{port}",
         settings={},
         prepare=_set_environment,
-        command=_weft_command,
-        answers=_answers,
+        command=lambda _: [WEFT, "up", "--port", "0", "--workers", "1", "--capacity", "1", "--no-examples"],
+        answers=lambda server: _has_user(server) and _answers(server),
     )
     return Server(kind, {})
 
@@ -62,9 +64,14 @@ def _set_environment(server: Server) -> None:
     server.environment = inherited | {f"WEFT_{name}": value for name, value in ours.items()}
 
 
-def _weft_command(server: Server) -> list[str]:
-    """Its own port is another one: there Scrapyd's API stands beside weft's."""
-    return [WEFT, "up", "--port", str(free_port()), "--workers", "1", "--capacity", "1", "--no-examples"]
+def _has_user(server: Server) -> bool:
+    """It makes the first user when it already answers, and a password that is tried too soon counts as a wrong one."""
+    database = server.directory / "weft-data" / "weft.db"
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("SELECT name FROM users").fetchone())
+    except sqlite3.OperationalError:
+        return False
 
 
 def _answers(server: Server) -> bool:

@@ -24,9 +24,9 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Wait until the spider that waits at this gate has come to it, and until its files are listed."""
+    """Wait until this job's spider has come to the gate, and until its files are listed."""
 
-    gate: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def wait_until_ready(side: Side, ready: Ready) -> None:
         running = json.loads(side.ask(jobs).data)["running"]
         return bool(running) and all(each["log_url"] and each["items_url"] for each in running)
 
-    eventually((side.folder / f"{ready.gate}.ready").exists, f"{side.name}: {ready}")
+    if not side.gate.wait_for(ready.job, PATIENCE_SECONDS):
+        raise AssertionError(f"did not come within {PATIENCE_SECONDS:.0f} s: {side.name}: {ready}")
     eventually(listed, f"{side.name}: {ready}, and listed with its files")
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.scrapyd.asking import Answer, Side
+from tests.scrapyd.asking import Answer
 from tests.scrapyd.comparing import differences, fields_of
 
-SIDE = Side("weft", 1, Path("/somewhere"))
 JSON = {"content-type": "application/json"}
 HTML = {"content-type": "text/html; charset=utf-8"}
 PENDING = "<html><table><tbody><tr><th>Pending</th></tr>{rows}</tbody></table>"
 
 
 def unlike(one: str, other: str, kind: dict[str, str] = JSON) -> list[str]:
-    first, second = (fields_of(Answer(200, kind, text.encode()), SIDE) for text in (one, other))
+    first, second = (fields_of(Answer(200, kind, text.encode())) for text in (one, other))
     return differences(first, second)
 
 
@@ -51,9 +48,9 @@ def test_what_a_client_would_see_is_a_difference(one: str, other: str, fields: l
 
 
 def test_headers_and_codes_are_compared() -> None:
-    here = fields_of(Answer(200, JSON | {"allow": "GET"}, b"{}\n"), SIDE)
-    assert differences(here, fields_of(Answer(200, JSON, b"{}\n"), SIDE)) == ["allow"]
-    assert differences(here, fields_of(Answer(404, HTML, b"<html>no"), SIDE)) == ["code"]
+    here = fields_of(Answer(200, JSON | {"allow": "GET"}, b"{}\n"))
+    assert differences(here, fields_of(Answer(200, JSON, b"{}\n"))) == ["allow"]
+    assert differences(here, fields_of(Answer(404, HTML, b"<html>no"))) == ["code"]
 
 
 def test_pending_rows_of_two_projects_may_come_in_any_order_but_not_those_of_one() -> None:
