@@ -1,0 +1,158 @@
+"""A real ScrapydWeb in a folder of its own, and its pages as a person sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.scrapyd.environments import Environment
+from tests.servers.server import Kind, Server
+
+SCRAPYDWEB = Environment("scrapydweb")
+SETTINGS = "scrapydweb_settings_v11.py"
+UNSEEN = ("script", "style", "aside", "template", "head")
+"""What a browser does not show, and the menu, which is the same on every page."""
+
+
+@contextmanager
+def scrapydweb(server: str) -> Iterator[ScrapydWeb]:
+    """Run ScrapydWeb for one server, written ``user:password@host:port``, without a LogParser beside it."""
+    kind = Kind(
+        name="scrapydweb",
+        programs=(SCRAPYDWEB.program("scrapydweb"),),
+        url="http://127.0.0.1:{port}",
+        settings={},
+        prepare=_write_settings,
+        command=lambda running: list(running.programs.values()),
+        answers=lambda running: ScrapydWeb(running.url).answers(),
+    )
+    with Server(kind, {"server": server}) as running:
+        yield ScrapydWeb(running.url)
+
+
+def _write_settings(running: Server) -> None:
+    settings = {
+        "SCRAPYDWEB_BIND": "127.0.0.1",
+        "SCRAPYDWEB_PORT": running.port,
+        "SCRAPYD_SERVERS": [running.settings["server"]],
+        "DATA_PATH": str(running.data),
+        "ENABLE_LOGPARSER": False,
+    }
+    (running.directory / SETTINGS).write_text("".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+
+
+class ScrapydWeb:
+    """Opens pages of a ScrapydWeb that has one Scrapyd server, which it calls node 1."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def answers(self) -> bool:
+        try:
+            return self.open("servers").status == 200
+        except OSError:
+            return False
+
+    def open(self, path: str, form: Mapping[str, str] | None = None, **query: str) -> Page:
+        """Open a page of node 1, or send it a form; redirections are followed, as a browser does."""
+        return self._open(self._address(path, query), urlencode(form).encode() if form is not None else None)
+
+    def upload(self, path: str, form: Mapping[str, str], file: Path) -> Page:
+        """Send a form that has a field ``file``."""
+        border = uuid.uuid4().hex
+        parts = [f'name="{name}"\r\n\r\n{value}'.encode() for name, value in form.items()]
+        parts += [f'name="file"; filename="{file.name}"\r\n\r\n'.encode() + file.read_bytes()]
+        edge = f"--{border}\r\nContent-Disposition: form-data; ".encode()
+        body = b"".join(edge + part + b"\r\n" for part in parts) + f"--{border}--\r\n".encode()
+        return self._open(self._address(path, {}), body, f"multipart/form-data; boundary={border}")
+
+    def _address(self, path: str, query: Mapping[str, str]) -> str:
+        return f"{self.url}/1/{path}/" + (f"?{urlencode(query)}" if query else "")
+
+    def _open(self, address: str, body: bytes | None, kind: str = "application/x-www-form-urlencoded") -> Page:
+        asked = urllib.request.Request(address, body, {"Content-Type": kind} if body is not None else {})  # noqa: S310
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310
+                return Page(answer.status, answer.url, answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return Page(refused.code, refused.url, refused.read().decode())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and what stands on it."""
+
+    status: int
+    url: str
+    source: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.source)
+
+    @cached_property
+    def _reading(self) -> Reading:
+        reading = Reading()
+        reading.feed(self.source)
+        return reading
+
+    @property
+    def text(self) -> str:
+        """All that can be read, with single spaces."""
+        return " ".join(" ".join(self._reading.seen).split())
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of each row of its tables."""
+        return [[" ".join(cell.split()) for cell in row] for row in self._reading.rows]
+
+    @property
+    def records(self) -> list[dict[str, str]]:
+        """The rows of a table that the browser draws from data in the page."""
+        data = self.source.partition("tableData: [")[2].partition("\n      ]")[0]
+        return [dict(re.findall(r"^\s*(\w+): '(.*)',?$", record, re.MULTILINE)) for record in data.split("},")[:-1]]
+
+    def record(self, **fields: str) -> dict[str, str]:
+        """The one row with these fields; empty when there is none."""
+        found = [record for record in self.records if fields.items() <= record.items()]
+        assert len(found) <= 1, found
+        return found[0] if found else {}
+
+
+class Reading(HTMLParser):
+    """Goes through a page and keeps what can be seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.rows: list[list[str]] = []
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._unseen += tag in UNSEEN
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unseen -= tag in UNSEEN
+
+    def handle_data(self, data: str) -> None:
+        if self._unseen:
+            return
+        self.seen.append(data)
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
