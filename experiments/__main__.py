@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import experiments
 from experiments.report import Report
 
-WITHOUT_NUMBER = ("link",)
+WITHOUT_NUMBER = ("intake", "link")
 """Experiments that show several promises at once."""
 
 

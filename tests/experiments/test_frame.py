@@ -88,7 +88,7 @@ def test_what_a_client_noted_is_read_back_but_a_line_that_was_cut_off_is_not(tmp
 
 def test_an_unknown_experiment_is_refused_with_the_names_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["r99"]) == 2
-    assert "there is no experiment r99; there are link, r01, r04" in capsys.readouterr().err
+    assert "there is no experiment r99; there are intake, link, r01, r04" in capsys.readouterr().err
 
 
 async def test_a_role_that_ends_by_itself_is_told_from_one_that_was_killed() -> None:
