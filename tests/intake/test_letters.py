@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from tests.conftest import OpenApp
+from tests.intake.letter_making import REASON, SOURCE, deployed, kept, written
+from tests.runs.acting import set_project
 from weft import events
+from weft.access.model import Caller, Role
 from weft.app import App
-from weft.intake import letter_store
-from weft.intake.letter import LARGEST_BODY, Letter, OpenLetter, Wanted
-
-SOURCE = "rabbitmq scraper_tasks"
-
-
-async def kept(app: App, **changed: Any) -> int:
-    values: dict[str, Any] = {"source": SOURCE, "message_id": "m-1", "project": "shop", "body": b'{"spider": 7}'}
-    values |= {"headers": {"priority": 3}, "reason": "spider is 7; it must be a text", "at": 1_000_000}
-    return await app.db.transact(lambda tx: letter_store.keep(tx, **(values | changed)))
+from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotAllowed, NotFound, QueueFull
+from weft.intake.letter import LARGEST_BODY, Letter, LetterState, OpenLetter, Wanted
 
 
 async def listed(app: App, **wanted: Any) -> list[Letter]:
-    return await app.db.read(lambda tx: letter_store.find(tx, Wanted(**wanted)))
+    return await app.letters.find(Wanted(**wanted))
 
 
 async def opened(app: App, letter_id: int) -> OpenLetter:
-    found = await app.db.read(lambda tx: letter_store.get(tx, letter_id))
-    assert found is not None
-    return found
+    return await app.letters.get(letter_id)
+
+
+def somebody(**roles: Role) -> Caller:
+    return Caller(name="ada", kind="user", grants=roles)
 
 
 async def test_a_letter_keeps_all_that_was_written_in_it(app: App) -> None:
     body = bytes(range(256)) * 40
-    found = await opened(app, await kept(app, body=body))
+    found = await opened(app, await kept(app, body))
     assert (found.body, found.headers, found.original) == (body, {"priority": "3"}, None)
-    assert found.letter.reason == "spider is 7; it must be a text"
     assert (found.letter.source, found.letter.message_id, found.letter.project) == (SOURCE, "m-1", "shop")
     assert (found.letter.state, found.letter.revision, found.letter.body_bytes) == ("dead", 1, len(body))
+    assert (found.letter.reason, found.letter.edited) == (REASON, False)
 
 
 async def test_a_message_that_comes_again_makes_no_second_letter(app: App) -> None:
@@ -43,19 +44,31 @@ async def test_a_message_that_comes_again_makes_no_second_letter(app: App) -> No
     assert [each.kind for each in await app.db.read(events.newest)] == ["letter_kept"]
 
 
+async def test_a_message_that_comes_again_after_an_edit_makes_no_second_letter(app: App) -> None:
+    letter = await kept(app)
+    await app.letters.edit(letter, b"{}")
+    assert await kept(app) == letter
+
+
+async def test_a_message_that_comes_again_after_its_letter_was_dropped_makes_another(app: App) -> None:
+    letter = await kept(app)
+    await app.letters.drop(letter)
+    assert await kept(app) != letter
+
+
 async def test_another_body_or_source_or_id_is_another_letter(app: App) -> None:
     one = await kept(app)
-    others = [await kept(app, body=b"{}"), await kept(app, source="redis tasks"), await kept(app, message_id="m-2")]
+    others = [await kept(app, b"{}"), await kept(app, source="redis tasks"), await kept(app, message_id="m-2")]
     assert len({one, *others}) == 4
 
 
 async def test_a_project_that_cannot_be_one_is_nobodys(app: App) -> None:
-    found = await opened(app, await kept(app, project="../etc\0"))
-    assert found.letter.project is None
+    assert (await opened(app, await kept(app, project="../etc\0"))).letter.project is None
 
 
 async def test_texts_that_databases_refuse_are_kept_readable(app: App) -> None:
-    letter = await kept(app, message_id="a\0b" * 100, reason="\ud800 \0", headers={"x\0": "\udfff", "y": b"\xff"})
+    headers = {"x\0": "\udfff", "y": b"\xff"}
+    letter = await kept(app, message_id="a\0b" * 100, reason="\ud800 \0", headers=headers)
     found = await opened(app, letter)
     assert "\0" not in found.letter.message_id + found.letter.reason + "".join(found.headers)
 
@@ -66,6 +79,142 @@ async def test_headers_that_are_too_many_are_cut(app: App) -> None:
 
 
 async def test_the_largest_letter_that_is_kept_says_how_large_it_was(app: App) -> None:
-    found = await opened(app, await kept(app, body=b"'" * (LARGEST_BODY + 1)))
+    found = await opened(app, await kept(app, b"'" * (LARGEST_BODY + 1)))
     assert len(found.body) == LARGEST_BODY
     assert str(LARGEST_BODY + 1) in found.letter.reason
+
+
+async def test_letters_are_found_newest_first_by_state_source_and_project(app: App) -> None:
+    first, second = await kept(app), await kept(app, source="redis orders", project="blog")
+    third = await kept(app, project=None, message_id="m-3")
+    await app.letters.drop(third)
+    assert [each.id for each in await listed(app)] == [third, second, first]
+    assert [each.id for each in await listed(app, state=LetterState.DEAD)] == [second, first]
+    assert [each.id for each in await listed(app, source="redis orders")] == [second]
+    assert [each.id for each in await listed(app, projects={"shop", "other"})] == [first]
+    assert [each.id for each in await listed(app, before=third, limit=1)] == [second]
+
+
+async def test_an_edit_keeps_what_came_and_counts_a_revision(app: App) -> None:
+    letter = await kept(app, b"first")
+    once = await app.letters.edit(letter, b"second", seen=[1])
+    twice = await app.letters.edit(letter, b"third", seen=[2])
+    assert (once.body, once.original, once.letter.revision, once.letter.edited) == (b"second", b"first", 2, True)
+    assert (twice.body, twice.original, twice.letter.revision) == (b"third", b"first", 3)
+    back = await app.letters.edit(letter, b"first")
+    assert (back.original, back.letter.edited) == (None, False)
+
+
+async def test_an_edit_of_what_was_changed_meanwhile_is_refused(app: App) -> None:
+    letter = await kept(app)
+    await app.letters.edit(letter, b"{}")
+    with pytest.raises(ChangedMeanwhile, match=f"letter {letter} is at revision 2"):
+        await app.letters.edit(letter, b"[]", seen=[1])
+    assert (await opened(app, letter)).body == b"{}"
+
+
+async def test_an_edit_that_is_too_large_is_refused(app: App) -> None:
+    letter = await kept(app)
+    with pytest.raises(Invalid, match="it may have 4194304 at most"):
+        await app.letters.edit(letter, b"x" * (LARGEST_BODY + 1))
+
+
+async def test_a_letter_that_is_right_now_becomes_the_run_that_it_asks_for(app: App) -> None:
+    await deployed(app)
+    letter = await kept(app)
+    await app.letters.edit(letter, written(priority=7))
+    done = await app.letters.resubmit(letter)
+    assert done.run_id is not None
+    run = await app.runs.get(done.run_id)
+    assert (run.project, run.task, run.kind, run.priority) == ("shop", "prices", "spider", 7)
+    assert run.spec.spec["args"] == {"country": "de"}
+    assert (done.fresh, done.refused, done.letter.state, done.letter.run_id) == (True, None, "resubmitted", run.id)
+    kinds = [(each.kind, each.run_id, each.data.get("letter")) for each in await app.db.read(events.newest)]
+    assert ("letter_resubmitted", run.id, letter) in kinds
+
+
+async def test_a_letter_whose_task_id_is_known_is_the_run_that_it_was(app: App) -> None:
+    await deployed(app)
+    one = await app.letters.resubmit(await kept(app, written()))
+    other = await app.letters.resubmit(await kept(app, written(), message_id="m-2"))
+    assert (other.run_id, other.fresh) == (one.run_id, False)
+
+
+async def test_a_letter_that_is_refused_again_stays_dead_with_the_new_reason(app: App) -> None:
+    letter = await kept(app)
+    done = await app.letters.resubmit(letter)
+    assert (done.run_id, done.letter.state, done.letter.revision) == (None, "dead", 2)
+    assert done.refused is not None
+    assert "priority is -5000" in done.refused
+    await app.letters.edit(letter, written())
+    again = await app.letters.resubmit(letter)
+    assert again.refused == again.letter.reason == (await opened(app, letter)).letter.reason
+    assert "shop" in (again.refused or "")
+    assert await app.runs.find({}) == []
+
+
+async def test_a_letter_is_as_it_was_where_the_queue_of_its_project_is_full(app: App) -> None:
+    await set_project(app, "shop", max_queued=1)
+    await deployed(app)
+    await app.letters.resubmit(await kept(app, written()))
+    letter = await kept(app, written(task_id="order-2"))
+    with pytest.raises(QueueFull):
+        await app.letters.resubmit(letter)
+    found = (await opened(app, letter)).letter
+    assert (found.state, found.revision, found.reason) == ("dead", 1, REASON)
+
+
+async def test_two_who_resubmit_a_letter_at_once_make_one_run(app: App, another_app: OpenApp) -> None:
+    await deployed(app)
+    letter = await kept(app, written())
+    apps = [app, await another_app()]
+    done = await asyncio.gather(*(each.letters.resubmit(letter) for each in apps * 3), return_exceptions=True)
+    made = [each for each in done if not isinstance(each, BaseException)]
+    assert len(made) == 1
+    assert all(isinstance(each, Conflict | ChangedMeanwhile) for each in done if isinstance(each, BaseException))
+    assert len(await app.runs.find({})) == 1
+
+
+@pytest.mark.parametrize("act", ["edit", "resubmit", "drop"])
+async def test_a_letter_that_is_not_dead_can_not_be_changed(app: App, act: str) -> None:
+    await deployed(app)
+    dropped, sent = await kept(app), await kept(app, written())
+    await app.letters.drop(dropped)
+    done = await app.letters.resubmit(sent)
+    given = [b"{}"] if act == "edit" else []
+    with pytest.raises(Conflict, match=f"letter {dropped} was dropped already; only a dead one"):
+        await getattr(app.letters, act)(dropped, *given)
+    with pytest.raises(Conflict, match=f"letter {sent} was resubmitted already as run {done.run_id}"):
+        await getattr(app.letters, act)(sent, *given)
+
+
+async def test_a_letter_that_is_not_there_is_told(app: App) -> None:
+    for act in (app.letters.get, app.letters.look, app.letters.drop, app.letters.resubmit):
+        with pytest.raises(NotFound, match="there is no letter 99"):
+            await act(99)
+
+
+async def test_an_operator_of_one_project_can_not_make_a_run_in_another(app: App) -> None:
+    await deployed(app)
+    await deployed(app, "blog")
+    letter, ada = await kept(app, written()), somebody(shop=Role.OPERATOR, blog=Role.VIEWER)
+    with pytest.raises(NotAllowed, match="operator in project blog"):
+        await app.letters.edit(letter, written(project="blog"), caller=ada)
+    await app.letters.edit(letter, written(project="blog"))
+    with pytest.raises(NotAllowed, match="operator in project blog"):
+        await app.letters.resubmit(letter, caller=ada)
+    assert await app.runs.find({}) == []
+
+
+async def test_a_letter_of_nobody_is_for_operators_of_all_projects(app: App) -> None:
+    letter = await kept(app, b"no order", project=None)
+    with pytest.raises(NotAllowed, match="operator in weft as a whole"):
+        await app.letters.drop(letter, caller=somebody(shop=Role.ADMIN))
+    await app.letters.drop(letter, caller=Caller(name="ada", kind="user", grants={"*": Role.OPERATOR}))
+
+
+async def test_an_edit_that_names_a_project_gives_the_letter_to_it(app: App) -> None:
+    letter = await kept(app, b"no order", project=None)
+    changed = await app.letters.edit(letter, written(project="blog"))
+    assert changed.letter.project == "blog"
+    assert (await app.letters.edit(letter, b"no order again")).letter.project == "blog"

@@ -70,7 +70,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"ago": ago, "clock": clock, "size": size}
+    made.filters |= {"ago": ago, "clock": clock, "size": size, "sentence": sentence}
     return made
 
 
@@ -111,3 +111,8 @@ def size(count: int) -> str:
         if count >= length:
             return f"{count / length:.3g} {unit}"
     return f"{count} bytes" if count != 1 else "1 byte"
+
+
+def sentence(text: str) -> str:
+    """What an error says, as people write it."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")

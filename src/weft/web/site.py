@@ -75,17 +75,13 @@ class Site:
             if path in static():
                 content, media_type = static()[path]
                 return Response(content, 200, {"Cache-Control": FOR_EVER}, media_type)
-            shown = await self._shown(visit, path.removesuffix(JSON), wants_json=wants_json)
+            return _response(await self._shown(visit, path.removesuffix(JSON)), visit, wants_json=wants_json)
         except ClientDisconnect:
             raise
         except Exception as error:
-            shown = _problem_page(error, visit, wants_json=wants_json)
-        if isinstance(shown, Onward):
-            return shown.response(visit.prefix)
-        around = {"root": visit.prefix, "static": static_addresses(), "session": visit.session}
-        return shown.as_json() if wants_json else shown.as_html(**around)
+            return _response(_problem_page(error, visit, wants_json=wants_json), visit, wants_json=wants_json)
 
-    async def _shown(self, visit: Visit, path: str, *, wants_json: bool) -> Page | Onward:
+    async def _shown(self, visit: Visit, path: str) -> Page | Onward:
         handle, values = _found(visit.request.method, path)
         visit.request.scope["path_params"] = values
         if visit.request.method == "POST":
@@ -117,6 +113,13 @@ def _found(method: str, path: str) -> tuple[Handle, dict[str, str]]:
         allow = ", ".join(sorted(methods))
         raise Refused("method_not_allowed", f"{path[:200]} takes {allow}", allow=allow)
     return handle, values
+
+
+def _response(shown: Page | Onward, visit: Visit, *, wants_json: bool) -> Response:
+    if isinstance(shown, Onward):
+        return shown.response(visit.prefix)
+    around = {"root": visit.prefix, "static": static_addresses(), "session": visit.session}
+    return shown.as_json() if wants_json else shown.as_html(**around)
 
 
 def _problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> Page | Onward:

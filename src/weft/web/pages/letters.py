@@ -16,7 +16,6 @@ SHOWN = 20_000
 SAID = {
     "saved": "The letter is saved. What was written in it when it came is kept.",
     "refused": "It was refused again; the reason is new.",
-    "resubmitted": "It is a run now.",
     "dropped": "It waits for nobody any more.",
 }
 """What a page says after something was done, by the word in its address."""
@@ -60,7 +59,7 @@ async def act(visit: Visit) -> Page | Onward:
         if refusal.problem.status not in (409, 412, 422, 429):
             raise
         return await _detail(visit, refusal=refusal)
-    return Onward(f"{address}?said={'resubmitted' if done['refused'] is None else 'refused'}")
+    return Onward(address if done["refused"] is None else f"{address}?said=refused")
 
 
 async def _saved(visit: Visit, seen: dict[str, str]) -> str:

@@ -1,0 +1,88 @@
+"""Dead letters on the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commanding import Shell
+from tests.intake.letter_making import REASON, deployed, kept, written
+from weft.app import App
+
+
+@pytest.fixture
+def filled(shell: Shell) -> Shell:
+    """One letter, whose spider is there."""
+
+    async def fill(app: App) -> int:
+        await deployed(app)
+        return await kept(app)
+
+    assert shell.act(fill) == 1
+    return shell
+
+
+def test_a_letter_is_listed_shown_edited_and_resubmitted(filled: Shell, tmp_path: Path) -> None:
+    listed = filled.ok("letters", "list").out
+    assert REASON in listed
+    shown = filled.ok("letters", "show", "1").out
+    assert written(priority=-5000).decode() in shown
+    file = tmp_path / "order.json"
+    file.write_bytes(written())
+    assert filled.ok("letters", "edit", "1", "--file", str(file)).out.startswith("letter 1 is edited")
+    assert filled.ok("letters", "resubmit", "1").out == "letter 1 is run 1\n"
+    assert filled.document("letters", "show", "1")["run_id"] == 1
+    assert filled.ok("letters", "list").out == "no message is dead\n"
+    [found] = filled.document("letters", "list", "--state", "resubmitted")
+    assert (found["id"], found["state"]) == (1, "resubmitted")
+
+
+def test_a_letter_that_is_refused_again_is_told_with_its_reason(filled: Shell) -> None:
+    answer = filled("letters", "resubmit", "1")
+    assert answer.code == 1
+    assert answer.out == f"letter 1 was refused again: {REASON}\n"
+
+
+def test_a_letter_is_edited_with_the_editor_of_the_person(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import sys, pathlib; f = pathlib.Path(sys.argv[1]); f.write_text(f.read_text().replace('-5000', '5'))"
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", f'"{sys.executable}" -c "{program}"')
+    filled.ok("letters", "edit", "1")
+    assert filled.document("letters", "show", "1")["body"] == written(priority=5).decode()
+    monkeypatch.setenv("EDITOR", "false")
+    answer = filled("letters", "edit", "1")
+    assert (answer.code, "nothing was changed" in answer.err) == (2, True)
+
+
+def test_an_edit_without_a_text_or_an_editor_is_refused(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    assert "--body" in filled("letters", "edit", "1").err
+    assert filled("letters", "edit", "1", "--body", "{}", "--file", "x").code == 2
+    assert filled("letters", "edit", "1", "--file", "nowhere.json").code == 2
+
+
+def test_letters_are_dropped_and_then_no_longer_listed(filled: Shell) -> None:
+    assert filled("letters", "drop", "1").code == 2
+    assert filled.ok("letters", "drop", "1", "--yes").out == "letter 1 is dropped\n"
+    assert filled.document("letters", "list") == []
+    answer = filled("letters", "resubmit", "1")
+    assert (answer.code, "was dropped already" in answer.err) == (1, True)
+
+
+def test_a_hostile_letter_can_not_steer_the_terminal(shell: Shell) -> None:
+    shell.act(lambda app: kept(app, b"\x1b]0;owned\x07\x1b[2J", reason="\x1b[31mred", message_id="\x1b[1m"))
+    assert "\x1b" not in shell.ok("letters", "show", "1").out + shell.ok("letters", "list").out
+
+
+def test_a_state_that_there_is_not_is_refused(filled: Shell) -> None:
+    answer = filled("letters", "list", "--state", "lost")
+    assert (answer.code, "dead, resubmitted, dropped, all" in answer.err) == (2, True)
+
+
+def test_the_audit_log_tells_of_an_edit_on_this_machine(filled: Shell) -> None:
+    filled.ok("letters", "edit", "1", "--body", "{}")
+    [entry] = filled.document("audit", "list")
+    assert (entry["action"], entry["target"]) == ("letters.edit", "letter 1")

@@ -1,0 +1,177 @@
+"""The pages of dead letters."""
+
+from __future__ import annotations
+
+import html
+
+from tests.conftest import on_sqlite
+from tests.intake.letter_making import REASON, deployed, kept, written
+from tests.web.surfing import Shown, Surfer
+from weft.access.model import Role
+from weft.app import App
+
+pytestmark = on_sqlite
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}\u202e'
+
+
+async def sent(surfer: Surfer, letter: int, act: str, **typed: str) -> Shown:
+    """Open a letter, type, and press a button."""
+    page = await surfer.get(f"/letters/{letter}")
+    given = {"body": page.typed} | typed
+    return await surfer.send(f"/letters/{letter}", page.fields | given | {"act": act})
+
+
+async def test_letters_are_listed_with_their_reasons_and_dead_ones_first_of_all(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    first, second = await kept(app), await kept(app, message_id="m-2", reason="another reason")
+    await app.letters.drop(second)
+    page = await surfer.get("/letters")
+    assert REASON in page.text
+    assert f'href="/letters/{first}"' in page.text
+    assert "another reason" not in page.text
+    assert "another reason" in (await surfer.get("/letters?state=all")).text
+    assert REASON not in (await surfer.get("/letters?state=dropped")).text
+    assert "No letter is like this" in (await surfer.get("/letters?source=nowhere")).text
+
+
+async def test_an_empty_list_says_what_it_is_for(surfer: Surfer) -> None:
+    await surfer.log_in()
+    assert "No message is dead" in (await surfer.get("/letters")).text
+
+
+async def test_older_letters_are_a_page_away(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    for n in range(52):
+        await kept(app, message_id=f"m-{n}", source="a b&c")
+    page = await surfer.get("/letters?source=a+b%26c")
+    assert page.text.count('scope="row"') == 50
+    older = html.unescape(page.text.split('class="paging"')[1].split('href="')[1].split('"')[0])
+    rest = await surfer.get(older)
+    assert rest.text.count('scope="row"') == 2
+    assert "Newest" in rest.text
+
+
+async def test_a_filter_that_is_refused_says_why_beside_its_field(surfer: Surfer) -> None:
+    await surfer.log_in(grants={"shop": Role.OPERATOR})
+    page = await surfer.get("/letters?project=blog%3C")
+    assert page.status == 422
+    assert 'id="project-error"' in page.text
+    assert 'value="blog&lt;"' in page.text
+    assert (await surfer.get("/letters?state=lost")).status == 422
+
+
+async def test_a_letter_is_edited_and_resubmitted_and_names_its_run(app: App, surfer: Surfer) -> None:
+    await deployed(app)
+    await surfer.log_in()
+    letter = await kept(app)
+    page = await surfer.get(f"/letters/{letter}")
+    assert (page.typed, REASON in page.text) == (written(priority=-5000).decode(), True)
+    done = await sent(surfer, letter, "resubmit", body=written().decode())
+    assert (done.status, done.leads_to) == (303, f"/letters/{letter}")
+    after = await surfer.get(done.leads_to)
+    assert 'href="/v1/runs/1"' in after.text
+    assert '<form class="letter"' not in after.text
+    assert (await app.runs.get(1)).project == "shop"
+    assert (await app.letters.get(letter)).original == written(priority=-5000)
+
+
+async def test_a_letter_that_is_refused_again_shows_the_new_reason(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app, written())
+    done = await sent(surfer, letter, "resubmit")
+    assert done.leads_to == f"/letters/{letter}?said=refused"
+    page = await surfer.get(done.leads_to)
+    assert "refused again" in page.text
+    assert (await app.letters.look(letter)).reason != REASON
+    assert html.escape((await app.letters.look(letter)).reason, quote=True).replace("&#x27;", "&#39;") in page.text
+
+
+async def test_a_letter_that_is_only_sent_again_was_not_edited(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app, b'{\r\n  "task_id": 1\r\n}\n')
+    await sent(surfer, letter, "resubmit")
+    assert (await app.letters.look(letter)).edited is False
+
+
+async def test_a_letter_is_saved_and_dropped(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app)
+    assert (await sent(surfer, letter, "save", body="\n{}\r\n")).leads_to == f"/letters/{letter}?said=saved"
+    assert (await app.letters.get(letter)).body == b"\n{}\n"
+    assert (await surfer.get(f"/letters/{letter}")).typed == "\n{}\n"
+    assert (await sent(surfer, letter, "drop")).leads_to == f"/letters/{letter}?said=dropped"
+    assert (await app.letters.look(letter)).state == "dropped"
+
+
+async def test_what_was_typed_is_kept_where_the_letter_was_changed_meanwhile(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app)
+    page = await surfer.get(f"/letters/{letter}")
+    await app.letters.edit(letter, b"theirs")
+    answer = await surfer.send(f"/letters/{letter}", page.fields | {"body": "mine", "act": "save"})
+    assert (answer.status, answer.typed) == (412, "mine")
+    assert "changed meanwhile" in answer.text
+    assert (await app.letters.get(letter)).body == b"theirs"
+    again = await surfer.send(f"/letters/{letter}", answer.fields | {"body": answer.typed, "act": "save"})
+    assert again.status == 303
+    assert (await app.letters.get(letter)).body == b"mine"
+
+
+async def test_what_is_wrong_with_a_text_stands_beside_its_field(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    answer = await sent(surfer, await kept(app, b"\xff\xfe"), "save", body="no Base64!")
+    assert (answer.status, answer.typed) == (422, "no Base64!")
+    assert '<p class="error" id="body-error">' in answer.text
+
+
+async def test_a_form_without_the_token_of_its_page_changes_nothing(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app)
+    for act in ("save", "resubmit", "drop"):
+        fields = {"body": "{}", "revision": "1", "act": act, "csrf": "x" * 43}
+        assert (await surfer.send(f"/letters/{letter}", fields)).status == 403
+    assert (await app.letters.look(letter)).revision == 1
+
+
+async def test_a_hostile_letter_is_only_ever_text(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    told = {"source": HOSTILE, "message_id": HOSTILE, "reason": HOSTILE, "headers": {HOSTILE: HOSTILE}}
+    letter = await kept(app, f"</textarea>{HOSTILE}".encode(), **told)
+    await app.letters.edit(letter, f"</pre></textarea>{HOSTILE}".encode())
+    for path in ("/letters", f"/letters/{letter}", f"/letters?source={HOSTILE}&project=%22%3E%3Cb%3E"):
+        page = await surfer.get(path)
+        assert "<script" not in page.text
+        assert "<img src=x" not in page.text
+        assert "<b>" not in page.text
+        assert "{{ 7 * 7 }}" in page.text
+    assert (await surfer.get(f"/letters/{letter}")).typed == f"</pre></textarea>{HOSTILE}"
+
+
+async def test_letters_are_shown_as_the_api_allows(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants={"shop": Role.OPERATOR, "blog": Role.VIEWER})
+    shop, blog = await kept(app), await kept(app, project="blog", message_id="m-2")
+    nobodys = await kept(app, project=None, message_id="m-3")
+    page = await surfer.get("/letters")
+    assert [f'href="/letters/{each}"' in page.text for each in (shop, blog, nobodys)] == [True, False, False]
+    answers = [await surfer.get(f"/letters/{each}") for each in (shop, blog, nobodys)]
+    assert [each.status for each in answers] == [200, 403, 404]
+    assert "You may not do this" in answers[1].text
+
+
+async def test_a_letter_that_is_too_large_for_a_page_is_only_begun(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app, b"<" * 3_000_000)
+    page = await surfer.get(f"/letters/{letter}")
+    assert len(page.data) < 200_000
+    assert "too large for a page" in page.text
+    answer = await surfer.send(f"/letters/{letter}", page.fields | {"act": "resubmit"})
+    assert answer.leads_to.endswith("?said=refused")
+    assert len((await surfer.get(f"/letters/{letter}.json")).data) > 3_000_000
+
+
+async def test_the_json_of_a_page_is_what_the_api_answers(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app)
+    for path in ("/letters", f"/letters/{letter}"):
+        assert (await surfer.get(f"{path}.json?state=dead")).data == (await surfer.get(f"/v1{path}")).data
