@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from urllib.parse import quote, unquote_to_bytes
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from weft.access.model import Role
 from weft.api.scrapyd import answers, stats
@@ -15,6 +16,7 @@ from weft.api.scrapyd.item_text import ItemFile
 from weft.api.scrapyd.listing import STYLE, Entry, listing
 from weft.api.scrapyd.log_parts import log_file
 from weft.api.scrapyd.pages import page
+from weft.api.scrapyd.prefixes import prefix_of
 from weft.app import App
 from weft.clock import Clock, now
 from weft.items.model import AttemptStats
@@ -63,7 +65,7 @@ class Files:
         if entries is None:
             return answers.not_found()
         if not is_folder:
-            return Response(status_code=302, headers={"Location": quote(names[-1], safe="") + "/"})
+            return redirect(prefix_of(asked.request.headers) + quote(f"/{'/'.join(names)}/"))
         return page(listing(f"/{'/'.join(names)}/", entries), STYLE)
 
     async def _entries(self, asked: Asked, kind: str, project: str = "", spider: str = "") -> list[Entry] | None:
@@ -128,6 +130,11 @@ class Files:
 
     def _changed_at(self, job: Job) -> int:
         return job.ended_at or self._clock() if job.state is JobState.FINISHED else self._clock()
+
+
+def redirect(path: str) -> Response:
+    text = f'<!DOCTYPE html>\n<html lang="en">\n<body><a href="{escape(path)}">It is here.</a></body>\n</html>\n'
+    return HTMLResponse(text, 302, {"Location": path})
 
 
 def _items_of(told: Mapping[int, AttemptStats], job: Job) -> int:
