@@ -11,11 +11,11 @@ from starlette.responses import Response
 from weft.errors import WeftError
 
 UNAUTHORIZED = b"Unauthorized"
-NOT_FOUND = b"""<html>
-  <head><title>404 - No Such Resource</title></head>
+PAGE = """<html>
+  <head><title>{code} - {title}</title></head>
   <body>
-    <h1>No Such Resource</h1>
-    <p>There is nothing at this address.</p>
+    <h1>{title}</h1>
+    <p>{why}</p>
   </body>
 </html>
 """
@@ -43,12 +43,19 @@ def options() -> Response:
 
 
 def unauthorized() -> Response:
-    headers = {"WWW-Authenticate": 'basic realm="Scrapyd"'}
-    return Response(UNAUTHORIZED, 401, headers, "text/html")
+    headers = {"WWW-Authenticate": 'basic realm="Scrapyd"', "Content-Type": "text/html"}
+    return Response(UNAUTHORIZED, 401, headers)
 
 
 def not_found() -> Response:
-    return Response(NOT_FOUND, 404, media_type="text/html")
+    text = PAGE.format(code=404, title="No Such Resource", why="There is nothing at this address.")
+    return Response(text, 404, media_type="text/html")
+
+
+def not_allowed() -> Response:
+    """For a method that a page does not have."""
+    text = PAGE.format(code=405, title="Method Not Allowed", why="This page can only be read: GET or HEAD.")
+    return Response(text, 405, {"Allow": "HEAD, GET"}, "text/html")
 
 
 def add_cors(response: Response, method: str) -> None:

@@ -148,10 +148,8 @@ class ScrapydDoor:
     async def _called(self, endpoint: Endpoint, asked: Asked) -> Response:
         if asked.method == "OPTIONS":
             return answers.options()
-        if asked.method not in (endpoint.method, "HEAD"):
+        if asked.method != endpoint.method and (asked.method, endpoint.method) != ("HEAD", "GET"):
             raise Complaint(f"UnsupportedMethod: Expected one of [b'HEAD', b'OPTIONS', b'{endpoint.method}']")
-        if asked.method == "HEAD" and endpoint.method == "POST":
-            return asked.ok()
         asked.values = query_of(asked.request.scope["query_string"])
         with ExitStack() as held:
             if asked.method == "POST":
@@ -174,8 +172,10 @@ class ScrapydDoor:
 
     async def _page(self, asked: Asked) -> Response:
         page = self._pages.get(first_part(asked.path))
-        if page is None or asked.method not in ("GET", "HEAD"):
+        if page is None:
             return answers.not_found()
+        if asked.method not in ("GET", "HEAD"):
+            return answers.not_allowed()
         asked.values = query_of(asked.request.scope["query_string"])
         return await page(asked)
 
