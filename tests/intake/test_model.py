@@ -1,0 +1,130 @@
+"""What a message may look like, and the one sentence that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.intake.ordering import body, enveloped, message
+from weft.errors import Invalid
+from weft.intake.model import LARGEST_BODY, Order, check_address, order_of, run_of
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def refusal(text: bytes) -> str:
+    with pytest.raises(Invalid) as refused:
+        order_of(text)
+    sentence = str(refused.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_message_is_understood_with_all_its_fields() -> None:
+    order = order_of(body("t-9", settings={"DOWNLOAD_DELAY": 2}, args={"country": "de"}, priority=7, status="pending"))
+    assert (order.task_id, order.project, order.spider, order.priority) == ("t-9", "shop", "prices", 7)
+    assert (order.settings, order.args) == ({"DOWNLOAD_DELAY": 2}, {"country": "de"})
+
+
+def test_what_may_be_left_out_may_also_be_null() -> None:
+    assert order_of(body()) == order_of(body(settings=None, args=None, priority=None))
+
+
+def test_fields_that_nobody_knows_are_ignored() -> None:
+    assert order_of(body(created_by="crm", retries=3)) == order_of(body())
+
+
+def test_an_envelope_with_the_same_payload_is_the_same_order() -> None:
+    order = order_of(enveloped(args={"a": "1"}))
+    assert order.args == {"a": "1"}
+    assert order.correlation_id == "e-1"
+
+
+def test_an_envelope_that_asks_for_something_else_is_refused() -> None:
+    assert refusal(enveloped(action="stop_spider")) == "action is 'stop_spider'; it must be execute_spider"
+
+
+def test_an_envelope_without_a_service_is_refused() -> None:
+    text = json.dumps({"action": "execute_spider", "payload": {}, "timestamp": "2026-06-01T12:00:00Z"}).encode()
+    assert "service" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "it is empty"),
+        (b"  \n", "it is empty"),
+        (b"not json", "it must be a JSON object with task_id, project and spider"),
+        (b"\xff\xfe", "it must be a JSON object"),
+        (b"[1, 2]", "it must be a JSON object"),
+        (b'"text"', "it must be a JSON object"),
+        (b"{" * 100_000, "it must be a JSON object"),
+        (b"[" * 100_000, "it must be a JSON object"),
+        (b"x" * 10_000_000, "the size of the message is 10000000; it must be at most 1000000 bytes"),
+        (b"{}", "task_id: missing; it must be a text of 1 to 200 characters"),
+        (body(task_id=""), "task_id is ''; it must be a text"),
+        (body(task_id="x" * 201), "it must be a text of 1 to 200 characters"),
+        (body(task_id=7), "task_id is 7; it must be a text"),  # type: ignore[arg-type]
+        (body(task_id="a\0b"), "none of them invisible"),
+        (body(project=None), "project is None; it must be a text"),
+        (body(project="../etc"), "project is '../etc'; it must be letters, digits"),
+        (body(spider=["prices"]), "spider is ['prices']; it must be a text"),
+        (body(settings=[1]), "settings is [1]; it must be an object"),
+        (body(args="a=b"), "args is 'a=b'; it must be an object"),
+        (body(args={"a": "{{secret:KEY}}"}), "args: only a task may name a secret"),
+        (body(priority=-1), "priority is -1; it must be a whole number from 0 to 1000"),
+        (body(priority=1001), "priority is 1001; it must be a whole number from 0 to 1000"),
+        (body(priority=1.5), "priority is 1.5; it must be a whole number"),
+        (body(priority="high"), "priority is 'high'; it must be a whole number"),
+        (body(priority=True), "priority is True; it must be a whole number"),
+        (body(status="done"), "status is 'done'; it must be pending, or left out"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_is_wrong_is_said_in_one_sentence(text: bytes, says: str) -> None:
+    assert says in refusal(text)
+
+
+def test_the_largest_message_is_understood() -> None:
+    padding = "x" * (LARGEST_BODY - len(body(args={"a": ""})))
+    assert order_of(body(args={"a": padding})).args["a"] == padding
+
+
+def understood(text: bytes) -> Order | None:
+    """None where it is refused; anything else that is raised fails the test."""
+    with suppress(Invalid):
+        return order_of(text)
+    return None
+
+
+@given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_an_order_or_refused(text: bytes) -> None:
+    assert understood(text) is None
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("settings", "args", "priority", "status", "spider"), JSON)))
+def test_any_values_are_an_order_or_refused(fields: dict[str, Any]) -> None:
+    order = understood(body(**fields))
+    assert order is None or run_of(order).spec.spec["args"] == order.args
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("reply_to", "r" * 251), ("reply_to", "é" * 126), ("correlation_id", "a\nb")]
+)
+def test_a_sender_that_could_not_be_told_is_refused(field: str, value: str) -> None:
+    with pytest.raises(Invalid, match=field):
+        check_address(message(**{field: value}))
+
+
+def test_a_correlation_id_that_a_run_cannot_have_stays_with_the_reply() -> None:
+    assert run_of(order_of(body()), correlation_id="x" * 65).correlation_id == ""
+    assert run_of(order_of(body()), correlation_id="x" * 64).correlation_id == "x" * 64
