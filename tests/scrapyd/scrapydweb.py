@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.scrapyd.environments import Environment
+from tests.scrapyd.weft_up import PASSWORD, USER
+from tests.scrapyd.workplace import blocks
 from tests.servers.server import Kind, Server
 
 SCRAPYDWEB = Environment("scrapydweb")
@@ -26,8 +28,8 @@ UNSEEN = ("script", "style", "aside", "template", "head")
 
 
 @contextmanager
-def scrapydweb(server: str) -> Iterator[ScrapydWeb]:
-    """Run ScrapydWeb for one server, written ``user:password@host:port``, without a LogParser beside it."""
+def scrapydweb(*ports: int) -> Iterator[ScrapydWeb]:
+    """Run ScrapydWeb as our page tells to, with a server on each of these ports."""
     kind = Kind(
         name="scrapydweb",
         programs=(SCRAPYDWEB.program("scrapydweb"),),
@@ -37,26 +39,29 @@ def scrapydweb(server: str) -> Iterator[ScrapydWeb]:
         command=lambda running: list(running.programs.values()),
         answers=lambda running: ScrapydWeb(running.url).answers(),
     )
-    with Server(kind, {"server": server}) as running:
+    with Server(kind, {"ports": " ".join(map(str, ports))}) as running:
         yield ScrapydWeb(running.url)
 
 
 def _write_settings(running: Server) -> None:
-    settings = {
-        "SCRAPYDWEB_BIND": "127.0.0.1",
-        "SCRAPYDWEB_PORT": running.port,
-        "SCRAPYD_SERVERS": [running.settings["server"]],
-        "DATA_PATH": str(running.data),
-        "ENABLE_LOGPARSER": False,
-    }
-    (running.directory / SETTINGS).write_text("".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+    """ScrapydWeb sorts its servers by their group, so this puts them into the order of their ports."""
+    (told,) = [block for block in blocks("python") if SETTINGS in block]
+    ((written, server),) = re.findall(r"^SCRAPYD_SERVERS = (\[(.*)\])$", told, re.MULTILINE)
+    groups = enumerate(running.settings["ports"].split(), 1)
+    servers = [server.replace('"6800", ""', f'"{port}", "{group}"').replace("ada", USER) for group, port in groups]
+    ours = f'SCRAPYDWEB_BIND = "127.0.0.1"\nSCRAPYDWEB_PORT = {running.port}\nDATA_PATH = "{running.data}"\n'
+    (running.directory / SETTINGS).write_text(told.replace(written, f"[{', '.join(servers)}]") + ours)
+    running.environment["CRAWL_PASSWORD"] = PASSWORD
 
 
 class ScrapydWeb:
-    """Opens pages of a ScrapydWeb that has one Scrapyd server, which it calls node 1."""
+    """Opens pages about one of its Scrapyd servers, which it calls nodes."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, node: int = 1) -> None:
+        self.url, self._node = url, node
+
+    def node(self, number: int) -> ScrapydWeb:
+        return ScrapydWeb(self.url, number)
 
     def answers(self) -> bool:
         try:
@@ -65,7 +70,7 @@ class ScrapydWeb:
             return False
 
     def open(self, path: str, form: Mapping[str, str] | None = None, **query: str) -> Page:
-        """Open a page of node 1, or send it a form; redirections are followed, as a browser does."""
+        """Open a page of the node, or send it a form; redirections are followed, as a browser does."""
         return self._open(self._address(path, query), urlencode(form).encode() if form is not None else None)
 
     def upload(self, path: str, form: Mapping[str, str], file: Path) -> Page:
@@ -78,7 +83,7 @@ class ScrapydWeb:
         return self._open(self._address(path, {}), body, f"multipart/form-data; boundary={border}")
 
     def _address(self, path: str, query: Mapping[str, str]) -> str:
-        return f"{self.url}/1/{path}/" + (f"?{urlencode(query)}" if query else "")
+        return f"{self.url}/{self._node}/{path}/" + (f"?{urlencode(query)}" if query else "")
 
     def _open(self, address: str, body: bytes | None, kind: str = "application/x-www-form-urlencoded") -> Page:
         asked = urllib.request.Request(address, body, {"Content-Type": kind} if body is not None else {})  # noqa: S310

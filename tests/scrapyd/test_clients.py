@@ -12,26 +12,25 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commanding import environment
 from tests.scrapyd.environments import SCRAPYD
 from tests.scrapyd.weft_up import PASSWORD, USER, Weft, wait_for, weft_up
-from tests.scrapyd.workplace import NAMES, Workplace, workplace
+from tests.scrapyd.workplace import NAMES, Workplace, blocks, workplace
 
 BRIDGE = """
 import json, sys
-from scrapyd_api import ScrapydAPI
 
-target, user, password = sys.argv[1:]
-api = ScrapydAPI(target, auth=(user, password), timeout=60)
 for line in sys.stdin:
     method, arguments, options = json.loads(line)
     if "egg" in options:
         options["egg"] = open(options["egg"], "rb")
     try:
-        said = {"answer": getattr(api, method)(*arguments, **options)}
+        said = {"answer": getattr(scrapyd, method)(*arguments, **options)}
     except Exception as problem:
         said = {"problem": type(problem).__name__ + ": " + str(problem)}
     print(json.dumps(said), flush=True)
 """
+"""Calls what it is told to of ``scrapyd``, which is made by the lines that our page tells."""
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +41,32 @@ def weft() -> Iterator[Weft]:
 
 @pytest.fixture(scope="module")
 def deployed(weft: Weft, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """A project that was deployed once, for tests that only use it."""
+    """A project that was deployed, for tests that only use it."""
     place = workplace(tmp_path_factory.mktemp("places") / "deployed", weft.url)
-    assert place.run("scrapyd-deploy").code == 0
+    place.lines("scrapyd-deploy", "--version", "r1")
     return place
+
+
+@pytest.fixture(scope="module")
+def egg(deployed: Workplace, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An egg as scrapyd-deploy builds it."""
+    return str(deployed.egg(tmp_path_factory.mktemp("eggs") / "shop.egg"))
 
 
 def test_a_deploy_without_a_version_is_named_by_the_time(weft: Weft, tmp_path: Path) -> None:
     before = int(time.time())
-    place = workplace(tmp_path / "by_time", weft.url)
-    answer = place.run("scrapyd-deploy")
+    answer = workplace(tmp_path / "by_time", weft.url).run("scrapyd-deploy")
     assert answer.code == 0, answer
-    assert answer.document["status"] == "ok"
-    assert answer.document["spiders"] == len(NAMES)
+    assert (answer.document["status"], answer.document["spiders"]) == ("ok", len(NAMES))
     assert "Server response (200)" in answer.err
     (version,) = weft.get("listversions", project="by_time")["versions"]
     assert before <= int(version) <= time.time()
 
 
-def test_a_deploy_with_a_version_has_that_name(weft: Weft, tmp_path: Path) -> None:
+def test_versions_are_listed_from_the_oldest_to_the_newest(weft: Weft, egg: str, tmp_path: Path) -> None:
     place = workplace(tmp_path / "by_name", weft.url)
     for version in ("1.9", "1.10"):
-        assert place.run("scrapyd-deploy", "--version", version).document["version"] == version
+        assert place.run("scrapyd-deploy", "--egg", egg, "--version", version).document["version"] == version
     assert weft.get("listversions", project="by_name")["versions"] == ["1_9", "1_10"]
 
 
@@ -92,13 +95,23 @@ def test_the_client_works_on_the_port_of_weft_itself(weft: Weft, deployed: Workp
     assert weft.get("listversions", project="own_port")["versions"] == ["r1"]
 
 
-def test_somebody_with_a_wrong_password_is_told_so(weft: Weft, tmp_path: Path) -> None:
+def test_somebody_with_a_wrong_password_is_told_so(weft: Weft, egg: str, tmp_path: Path) -> None:
     place = workplace(tmp_path / "stranger", weft.url)
     place.configure(weft.url, password="guessed")
-    answer = place.run("scrapyd-deploy", "--version", "1")
+    answer = place.run("scrapyd-deploy", "--egg", egg, "--version", "1")
     assert answer.code == 1
     assert "Deploy failed (401)" in answer.err
     assert "stranger" not in weft.get("listprojects")["projects"]
+
+
+def test_a_key_of_one_project_lists_that_one_and_deploys_no_other(
+    weft: Weft, deployed: Workplace, egg: str, tmp_path: Path
+) -> None:
+    place = workplace(tmp_path / "another", weft.url)
+    place.configure(weft.url, username="key", password=weft.key("deployed", "developer"))
+    assert place.lines("scrapyd-client", "projects") == ["deployed"]
+    assert place.run("scrapyd-deploy", "--egg", egg, "--version", "1").document["status"] == "error"
+    assert "another" not in weft.get("listprojects")["projects"]
 
 
 def test_spiders_that_match_a_pattern_are_scheduled_with_arguments(weft: Weft, deployed: Workplace) -> None:
@@ -138,15 +151,10 @@ class Api:
 
 @pytest.fixture(scope="module")
 def api(weft: Weft) -> Iterator[Api]:
-    command = [SCRAPYD.program("python"), "-c", BRIDGE, weft.url, USER, PASSWORD]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    told = blocks("python")[0].replace("http://127.0.0.1:6800", weft.url).replace("ada", USER)
+    command, variables = [SCRAPYD.program("python"), "-c", told + BRIDGE], environment(CRAWL_PASSWORD=PASSWORD)
+    with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Api(process)
-
-
-@pytest.fixture(scope="module")
-def egg(deployed: Workplace, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An egg as scrapyd-deploy builds it."""
-    return str(deployed.egg(tmp_path_factory.mktemp("eggs") / "shop.egg"))
 
 
 def test_versions_added_by_the_library_are_listed_and_deleted_one_by_one(api: Api, egg: str) -> None:

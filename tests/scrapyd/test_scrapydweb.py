@@ -1,4 +1,4 @@
-"""ScrapydWeb, unmodified, with weft as its one server: what a person reads on its pages and does there."""
+"""ScrapydWeb, unmodified, with weft as its server: what a person reads on its pages and does there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.scrapyd.scrapydweb import Page, ScrapydWeb, scrapydweb
-from tests.scrapyd.weft_up import PASSWORD, USER, Weft, wait_for, weft_up
+from tests.scrapyd.weft_up import Weft, wait_for, weft_up
 from tests.scrapyd.workplace import NAMES, workplace
 
 SHOP = "shop"
@@ -36,7 +36,7 @@ def egg(place: Path, weft: Weft) -> Path:
 
 @pytest.fixture(scope="module")
 def web(weft: Weft, egg: Path) -> Iterator[ScrapydWeb]:
-    with scrapydweb(f"{USER}:{PASSWORD}@127.0.0.1:{weft.scrapyd_port}") as running:
+    with scrapydweb(weft.scrapyd_port, weft.port) as running:
         deploy(running, egg, SHOP, "r1")
         yield running
 
@@ -96,6 +96,13 @@ def test_the_jobs_page_shows_pages_and_items_without_a_logparser(web: ScrapydWeb
     web.open("jobs", {})  # what its own timer does every few minutes: keep the numbers with the jobs
     job = job_on_page(web, finished)
     assert (job["pages"], job["items"]) == ("3", "3")
+
+
+def test_the_port_of_weft_itself_serves_as_well(web: ScrapydWeb, finished: str) -> None:
+    job = web.node(2).open("jobs", style="database").record(job=finished)
+    assert (job["spider"], job["action"]) == ("pages", "Start")
+    assert web.node(2).open("logs/shop/pages").record(filename="crawled.log")
+    assert "Spider closed (finished)" in web.node(2).open("log/utf8/shop/pages/crawled").text
 
 
 def test_the_classic_view_has_the_job_among_the_finished(web: ScrapydWeb, finished: str) -> None:

@@ -42,10 +42,7 @@ class Weft:
 
     def text(self, path: str) -> str:
         """What is there for the user of the tests, without any client between."""
-        secret = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        asked = urllib.request.Request(self.url + path, headers={"Authorization": f"Basic {secret}"})  # noqa: S310
-        with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310
-            return str(answer.read().decode())
+        return self._call(self.url + path)
 
     def get(self, name: str, **query: str) -> Any:
         """The answer of one of Scrapyd's endpoints."""
@@ -54,6 +51,19 @@ class Weft:
     def state(self, project: str, job: str) -> str | None:
         found: str | None = self.get("status", project=project, job=job)["currstate"]
         return found
+
+    def key(self, project: str, role: str) -> str:
+        """A new key that has this role in one project."""
+        wanted = json.dumps({"name": f"{role} of {project}", "role": role, "project": project})
+        token: str = json.loads(self._call(self.own_url + "v1/keys", wanted.encode()))["token"]
+        return token
+
+    def _call(self, address: str, body: bytes | None = None) -> str:
+        secret = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        headers = {"Authorization": f"Basic {secret}", "Content-Type": "application/json"}
+        asked = urllib.request.Request(address, body, headers)  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310
+            return str(answer.read().decode())
 
 
 @contextmanager

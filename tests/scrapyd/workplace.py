@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.scrapyd.environments import SCRAPYD
 from tests.scrapyd.weft_up import PASSWORD, USER
 from tests.spiders import SETTINGS, project
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "scrapyd-clients.md"
 NAMES = ["endless", "pages", "tells"]
 SPIDERS = """
 import asyncio
@@ -57,20 +59,34 @@ class Tells(scrapy.Spider):
 """What can be seen of each: pages and items, that it runs until it is stopped, and what it was given."""
 
 
+def blocks(language: str) -> list[str]:
+    """What the page about Scrapyd's clients tells to write."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
 @dataclass(frozen=True)
 class Workplace:
     """The project, its ``scrapy.cfg``, and a home without anybody's passwords."""
 
     folder: Path
 
-    def configure(self, url: str, **more: str) -> None:
-        """Let the project be deployed to ``url`` under the name of its folder, by the user of the tests."""
-        target = {"url": url, "project": self.folder.name, "username": USER, "password": PASSWORD} | more
-        lines = "".join(f"{key} = {value}\n" for key, value in target.items())
-        (self.folder / "scrapy.cfg").write_text(f"[settings]\ndefault = shop.settings\n[deploy]\n{lines}")
+    def configure(self, url: str, username: str = USER, password: str = PASSWORD) -> None:
+        """Let the project be deployed to ``url`` under the name of its folder, by the lines that our page tells."""
+        (lines,) = blocks("ini")
+        told = {
+            "http://127.0.0.1:6800/": url,
+            "project = shop": f"project = {self.folder.name}",
+            "= ada": f"= {username}",
+        }
+        for written, meant in told.items():
+            assert lines.count(written) == 1
+            lines = lines.replace(written, meant)
+        (self.folder / "scrapy.cfg").write_text(lines)
+        (self.folder / ".password").write_text(password)
 
     def run(self, program: str, *arguments: str) -> Answer:
-        command, variables = [SCRAPYD.program(program), *arguments], environment(HOME=str(self.folder))
+        command = [SCRAPYD.program(program), *arguments]
+        variables = environment(HOME=str(self.folder), CRAWL_PASSWORD=(self.folder / ".password").read_text())
         done = subprocess.run(
             command, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=90, check=False
         )
