@@ -57,13 +57,10 @@ def scrapyd(
 
 def _taken(context: Any, conf: ScrapydConf, *, dry_run: bool) -> Report:
     async def taking(weft: App) -> Report:
-        from weft.app import check_spec
         from weft.clock import now
         from weft.scrapyd.importing import Importing
-        from weft.scrapyd.jobs import Jobs
 
-        jobs = Jobs(weft.db, weft.runs, check_spec)
-        importing = Importing(weft.db, weft.blobs, weft.projects, jobs, now)
+        importing = Importing(weft.db, weft.blobs, weft.projects, weft.jobs, now)
         return await importing.take(conf, project=options_of(context).project, dry_run=dry_run)
 
     from weft.cli.session import ask

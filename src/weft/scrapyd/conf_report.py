@@ -111,8 +111,11 @@ def _slots(value: str, conf: ScrapydConf) -> Meaning:
     if slots < 1:
         return f"{NO_MEANING} a weft that runs nothing is one without workers (`weft serve`)", {}
     if slots % cores == 0:
-        return f"{slots} runs at once: one worker for each of {cores} cores", {"workers": 0, "capacity": slots // cores}
-    return f"{slots} runs at once, in one worker", {"workers": 1, "capacity": slots}
+        return f"runs at once: {slots}, with a worker for each of {cores} cores", {
+            "workers": 0,
+            "capacity": slots // cores,
+        }
+    return f"runs at once: {slots}, in one worker", {"workers": 1, "capacity": slots}
 
 
 def _prefix(value: str, conf: ScrapydConf) -> Meaning:
@@ -123,6 +126,11 @@ def _prefix(value: str, conf: ScrapydConf) -> Meaning:
 
 def _node(value: str, conf: ScrapydConf) -> Meaning:
     return "what the answers of Scrapyd's API call this node", {"scrapyd_node_name": value}
+
+
+def _finished(value: str, conf: ScrapydConf) -> Meaning:
+    words = "how many ended jobs the lists of Scrapyd's API show; every run stays known"
+    return words, {"scrapyd_finished_to_keep": int(value)}
 
 
 def _kept(what: str) -> Reader:
@@ -156,7 +164,7 @@ READERS: dict[str, Reader] = {
     "poll_interval": _nothing("workers are told of a job when it comes"),
     "jobs_dir": _nothing("a task or run that is `resumable` keeps its place by itself"),
     "jobs_to_keep": _nothing("nothing is deleted by number; `keep_days` of a project removes items and logs by age"),
-    "finished_to_keep": _nothing("every run that has ended stays known"),
+    "finished_to_keep": _finished,
     "debug": _nothing("errors are always JSON; tracebacks are in weft's own log"),
 }
 """What each option means, by its value."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from weft.db.database import Database
 from weft.errors import Conflict, Invalid, Rejected
 from weft.projects.projects import Projects
-from weft.projects.version_order import version_key
 from weft.scrapyd import import_folders, import_store
 from weft.scrapyd.import_model import Fate, Kind, Report
-from weft.scrapyd.jobs import newest, spelled
+from weft.scrapyd.jobs import spelled
 
 BY = "import:scrapyd"
 """Who has deployed what was imported, and has asked for what waited."""
@@ -35,31 +36,26 @@ class EggImport:
         self, top: Path, project: str, versions: list[str], report: Report, *, dry_run: bool
     ) -> None:
         known = await self._db.read(lambda tx: import_store.version_digests(tx, project))
-        deployed = False
         for version in versions:
             name = f"{project}/{version}.egg"
-            with self._projects.incoming.place("import") as place:
-                egg = place / "code.egg"
+            with self._place(dry_run) as place:
+                egg = Path(place) / "code.egg"
                 try:
                     digest = await asyncio.to_thread(copied, top, project, version, egg, self._projects.largest_bytes)
                     if _is_there(known, version, digest):
                         report.count(Kind.EGG, Fate.KNOWN)
                         continue
-                    if not dry_run:
-                        await self._projects.deploy(project, egg, version, by=BY)
-                        deployed = True
+                    if not dry_run:  # to replace lets the newest by name be the current one, whoever deployed it
+                        await self._projects.deploy(project, egg, version, by=BY, replace=True)
                     report.count(Kind.EGG, Fate.TAKEN)
                 except (Rejected, Invalid, Conflict) as problem:
                     report.refuse(Kind.EGG, name, problem, getattr(problem, "traceback", ""))
-        if deployed:
-            await self._use_newest(project)
 
-    async def _use_newest(self, project: str) -> None:
-        """What a job without a version runs is the newest, as before; also where weft had a newer one already."""
-        there = await self._projects.versions(project)
-        wanted = newest([each.version for each in there])
-        if not any(each.is_current and version_key(each.version) == version_key(wanted) for each in there):
-            await self._projects.use(project, wanted)
+    def _place(self, dry_run: bool) -> AbstractContextManager[Path | str]:
+        """Where eggs are copied to; a dry run leaves alone what is weft's."""
+        return (
+            tempfile.TemporaryDirectory(prefix="weft-import-") if dry_run else self._projects.incoming.place("import")
+        )
 
 
 def copied(top: Path, project: str, version: str, target: Path, most: int) -> str:
