@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.intake.ordering import body, enveloped, message
+from weft.envelope import Envelope
 from weft.errors import Invalid
 from weft.intake.model import LARGEST_BODY, Order, check_address, order_of, run_of
+from weft.intake.replying import ACTION
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -128,3 +132,11 @@ def test_a_sender_that_could_not_be_told_is_refused(field: str, value: str) -> N
 def test_a_correlation_id_that_a_run_cannot_have_stays_with_the_reply() -> None:
     assert run_of(order_of(body()), correlation_id="x" * 65).correlation_id == ""
     assert run_of(order_of(body()), correlation_id="x" * 64).correlation_id == "x" * 64
+
+
+def test_the_messages_of_the_how_to_are_understood() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "intake.md").read_text()
+    plain, wrapped, reply = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert order_of(plain.encode()).args == {"country": "de"}
+    assert order_of(wrapped.encode()).correlation_id == "checkout-88"
+    assert Envelope.decode(reply.encode()).action == ACTION
