@@ -97,6 +97,36 @@ READ = [
         headers={"Content-Type": "application/json"},
     ),
     raw("cancel-in-query", "cancel", "project=nope&job=x", "POST"),
+    Call(name="cancel-in-both", method="POST", path="/cancel.json", query="project=nope", form=(("job", "x"),)),
+    Call(
+        name="cancel-form-counts",
+        method="POST",
+        path="/cancel.json",
+        query="project=nope&job=x",
+        form=(("project", "other"),),
+    ),
+    Call(
+        name="cancel-form-with-charset",
+        method="POST",
+        path="/cancel.json",
+        body=b"project=nope&job=x",
+        headers={"Content-Type": "application/x-www-form-urlencoded; charset=UTF-8"},
+    ),
+    Call(
+        name="cancel-plain-text",
+        method="POST",
+        path="/cancel.json",
+        body=b"project=nope&job=x",
+        headers={"Content-Type": "text/plain"},
+    ),
+    Call(
+        name="cancel-multipart",
+        method="POST",
+        path="/cancel.json",
+        query="job=x",
+        form=(("project", "nope"),),
+        egg=b"of no use",
+    ),
     raw("listspiders-first-project-counts", "listspiders", "project=nope&project=shop"),
     raw("listspiders-name-in-capitals", "listspiders", "Project=nope"),
     raw("listspiders-plus-is-a-space", "listspiders", "project=a+b"),
@@ -154,6 +184,14 @@ EGGS = [
     get("listprojects", "listprojects"),
 ]
 
+ODD_NAMES = [
+    deploy("addversion-version-traversal", "odd", "../2", egg(spiders=ONE_SPIDER)),
+    get("listversions-version-traversal", "listversions", project="odd"),
+    post("delversion-version-traversal", "delversion", project="odd", version="../2"),
+    deploy("addversion-project-with-space", "my shop", "1", egg(spiders=ONE_SPIDER)),
+    post("delproject-with-space", "delproject", project="my shop"),
+]
+
 BROKEN = [
     deploy("addversion-settings-raise", "broken", "1", egg(settings="raise RuntimeError('no settings today')")),
     get("listversions-settings-raise", "listversions", project="broken"),
@@ -194,6 +232,7 @@ STEPS: list[Step] = [
     *UNKNOWN,
     *READ,
     *EGGS,
+    *ODD_NAMES,
     *BROKEN,
     *JOBS,
     *GOING,

@@ -80,9 +80,13 @@ def wait_until_ready(side: Side, ready: Ready) -> None:
         running = json.loads(side.ask(jobs).data)["running"]
         return bool(running) and all(each["log_url"] and each["items_url"] for each in running)
 
+    def told() -> bool:
+        return b"[waits] INFO: waiting" in side.ask(page("", f"/logs/shop/waits/{ready.job}.log")).data
+
     if not side.gate.wait_for(ready.job, PATIENCE_SECONDS):
         raise AssertionError(f"did not come within {PATIENCE_SECONDS:.0f} s: {side.name}: {ready}")
     eventually(listed, f"{side.name}: {ready}, and listed with its files")
+    eventually(told, f"{side.name}: {ready}, and to be read in its log")
 
 
 def wait_until_idle(side: Side) -> None:
