@@ -24,6 +24,7 @@ from weft.workers.worker import Habits
 
 open_executor = cache(registry.open_executor)
 open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
+open_outbox = registry.open_outbox
 
 
 def card_of(config: Config, name: str) -> Card:

@@ -16,6 +16,7 @@ WeftError
 ├── LeaseLost          409           a worker no longer holds what it writes to
 ├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
 ├── CodeNotReady            exit 1   a project's code cannot be made ready on a worker
+├── OutboxDown              exit 1   a queue of another system did not say that it has what was put there
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 │   └── InboxDown                    a queue of another system does not answer; its messages wait there
@@ -165,6 +166,15 @@ class InboxDown(BrokerDown):
 
     def __init__(self, inbox: str, why: object) -> None:
         WeftError.__init__(self, f"the inbox {inbox} does not answer ({_first_line(why)}); its messages wait there")
+
+
+class OutboxDown(WeftError):
+    """A queue that orders are put into does not answer."""
+
+    def __init__(self, outbox: str, why: object) -> None:
+        super().__init__(
+            f"the queue {outbox} does not answer ({_first_line(why)}); what it has not confirmed may be there or not"
+        )
 
 
 class Misconfigured(WeftError):

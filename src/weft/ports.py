@@ -1,4 +1,4 @@
-"""The edges of weft: what it asks of a broker, an inbox, a blob store and an executor.
+"""The edges of weft: what it asks of a broker, an inbox, an outbox, a blob store and an executor.
 
 An adapter knows this page, ``errors`` and ``clock``, and nothing else of weft. Each port has one contract suite in
 ``tests/contracts``, which every adapter passes against the real thing.
@@ -92,6 +92,26 @@ class Inbox(Protocol):
 
     async def close(self) -> None:
         """Give back connections; what was received and is not done comes again elsewhere."""
+
+
+class Outbox(Protocol):
+    """A queue of another system, into which messages are put. Each method raises ``OutboxDown`` where it is away."""
+
+    reply_to: str
+    """What a message says in ``reply_to`` so that its sender hears the answer here."""
+
+    @property
+    def name(self) -> str:
+        """Tells this queue from all others; has no password in it."""
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Put messages there; the server has said that it keeps all of them when this returns."""
+
+    async def hear(self, timeout: float) -> list[Reply]:
+        """What senders were told here since the last call, as soon as there is anything; none after ``timeout``."""
+
+    async def close(self) -> None:
+        """Give back connections; what is told from now on is heard by nobody."""
 
 
 class Blobs(Protocol):

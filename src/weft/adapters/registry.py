@@ -1,7 +1,7 @@
 """Which adapter stands behind which name. Data first: classes are imported when they are first chosen.
 
-Brokers, inboxes and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a task, and
-a kind is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
+Brokers, inboxes, outboxes and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a
+task, and a kind is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from weft.adapters import executors
 from weft.errors import AdapterMissing, Invalid
-from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable
+from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable, Outbox
 
 BROKERS = {
     "memory": "weft.adapters.brokers.memory:MemoryBroker",
@@ -31,6 +31,13 @@ INBOXES = {
     "amqps": "weft.adapters.inboxes.rabbitmq:RabbitInbox",
     "redis": "weft.adapters.inboxes.redis:RedisInbox",
     "rediss": "weft.adapters.inboxes.redis:RedisInbox",
+}
+
+OUTBOXES = {
+    "amqp": "weft.adapters.outboxes.rabbitmq:RabbitOutbox",
+    "amqps": "weft.adapters.outboxes.rabbitmq:RabbitOutbox",
+    "redis": "weft.adapters.outboxes.redis:RedisOutbox",
+    "rediss": "weft.adapters.outboxes.redis:RedisOutbox",
 }
 
 BLOBS = {
@@ -58,6 +65,10 @@ def open_broker(url: str) -> Broker:
 
 def open_inbox(url: str, prefetch: int) -> Inbox:
     return cast(Inbox, _adapter("inbox", INBOXES, url)(url, prefetch))
+
+
+def open_outbox(url: str) -> Outbox:
+    return cast(Outbox, _adapter("outbox", OUTBOXES, url)(url))
 
 
 def open_blobs(url: str) -> Blobs:

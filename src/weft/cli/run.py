@@ -51,7 +51,7 @@ def run(
     follow: Follow = False,
 ) -> None:
     """Run a spider of a project that was deployed."""
-    spec: dict[str, Any] = {"spider": spider, "args": _pairs("-a", arg), "settings": _pairs("-s", setting)}
+    spec: dict[str, Any] = {"spider": spider, "args": pairs("-a", arg), "settings": pairs("-s", setting)}
     chosen = {"version": version, "isolation": isolation, "dataset": dataset, "resumable": resumable or None}
     spec |= {name: value for name, value in chosen.items() if value is not None}
     spec |= {"limits": _limits(limit)} if limit else {}
@@ -76,11 +76,11 @@ async def _project_of(weft: App, spider: str) -> str:
 
 
 def _limits(given: list[str] | None) -> dict[str, int]:
-    limits = _pairs("--limit", given)
+    limits = pairs("--limit", given)
     return {name: whole(f"--limit {name}", 1, 2**62)(value) for name, value in limits.items()}
 
 
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+def pairs(option: str, given: list[str] | None) -> dict[str, str]:
     pairs = [(each, *each.partition("=")) for each in given or ()]
     for each, name, equals, _ in pairs:
         if not equals or not name:

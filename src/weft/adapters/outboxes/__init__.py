@@ -1,0 +1,1 @@
+"""Queues of other systems into which orders are put."""
