@@ -40,6 +40,12 @@ async def test_an_empty_list_says_what_it_is_for(surfer: Surfer) -> None:
     assert "No message is dead" in (await surfer.get("/letters")).text
 
 
+async def test_who_operates_no_project_is_told_so(app: App, surfer: Surfer) -> None:
+    await kept(app)
+    await surfer.log_in(grants={"shop": Role.VIEWER})
+    assert "Letters are for operators" in (await surfer.get("/letters")).text
+
+
 async def test_older_letters_are_a_page_away(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     for n in range(52):

@@ -56,7 +56,7 @@ async def _up(config: Config, *, examples: bool) -> int:
 def _addresses(config: Config) -> str:
     if not config.port:
         return f" and answers as Scrapyd on port {config.scrapyd_port}" if config.scrapyd_port else ""
-    return f" and answers on {config.address}; {config.address}/docs tells what can be asked there"
+    return f" and answers on {config.address}; open that in a browser, or {config.address}/docs for the API"
 
 
 def roles(config: Config, *, examples: bool) -> list[Role]:

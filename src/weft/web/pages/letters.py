@@ -35,6 +35,7 @@ async def listing(visit: Visit) -> Page:
         found, errors = {"items": [], "next": None}, {refusal.problem.field or "project": refusal.problem.detail}
     older = "" if found["next"] is None else "/letters?" + urlencode({**asked, "after": found["next"]})
     shown = {"letters": found["items"], "asked": asked, "states": STATES, "errors": errors, "older": older}
+    shown["is_operator"] = any(role != "viewer" for role in visit.session["grants"].values())
     return Page("letters/list.html", shown, found, status=422 if errors else 200)
 
 
