@@ -7,9 +7,10 @@ the newest runs, and among those whose end the newest events tell: a crawl of ma
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Select, and_, func, select, tuple_
+from sqlalchemy import Select, and_, bindparam, func, select, tuple_
 
 from weft.db import schema
 from weft.db.bulk import insert_many
@@ -24,13 +25,19 @@ jobs, runs, workers, events, versions = (
 )
 
 KIND = "spider"
-LOOKED_AT = 20_000
+LOOKED_AT = 10_000
 """How many of the newest runs, and of the newest events, are looked at for those that have ended; more where more are
 wanted."""
 BEGUN = runs.c.started_at.is_not(None)
 ENDED = and_(runs.c.finished_at.is_not(None), BEGUN)
 WAITING = (runs.c.ready_lane, runs.c.not_before)
 """One of these a run has that waits for a worker, or for its time."""
+
+SHOWN = ("id", "project", "spec", "priority", "state", "attempt", "started_at", "finished_at")
+ID, ENDED_AT = SHOWN.index("id"), SHOWN.index("finished_at")
+
+_VERSIONS = select(versions.c.version, versions.c.digest).where(versions.c.project == bindparam("project"))
+"""Asked at each schedule: to build it takes longer than to run it."""
 
 Projects = Collection[str] | None
 Key = tuple[str, str]
@@ -55,21 +62,20 @@ def pending(tx: Transaction, projects: Projects) -> list[Any]:
     return sorted(found, key=lambda row: (row.project, -row.priority, row.id))
 
 
-def running(tx: Transaction, projects: Projects) -> Sequence[Any]:
-    leased = runs.c.lease_worker.is_not(None)
-    query = _jobs(projects).add_columns(workers.c.pid).where(leased).order_by(runs.c.id)
-    return tx.rows(query.outerjoin(workers, workers.c.id == runs.c.lease_worker))
+def running(tx: Transaction, projects: Projects) -> list[Any]:
+    """Those that have run for longest first; sorted here, since SQLite would rather look at every run than sort."""
+    query = _jobs(projects).add_columns(workers.c.pid).where(runs.c.lease_worker.is_not(None))
+    return sorted(tx.rows(query.outerjoin(workers, workers.c.id == runs.c.lease_worker)), key=itemgetter(ID))
 
 
 def finished(tx: Transaction, projects: Projects, limit: int) -> list[Any]:
     """The last that have ended, the newest first."""
-    if not limit:
-        return []
-    looked = max(LOOKED_AT, 2 * limit)
-    rows = {row.id: row for row in tx.rows(_ended(_jobs(projects), projects, looked, limit))}
-    if late := [id_ for id_ in _ended_of_late(tx, limit) if id_ not in rows]:
-        rows |= {row.id: row for row in tx.rows(_jobs(projects).where(runs.c.id.in_(late), ENDED))}
-    return sorted(rows.values(), key=lambda row: (-row.finished_at, -row.id))[:limit]
+    rows = [row for strand in _strands(projects) for row in tx.rows(_ended(tx, _jobs(strand), strand, limit))]
+    known = {row[ID] for row in rows}
+    if late := [id_ for id_ in _ended_of_late(tx, limit) if id_ not in known]:
+        rows += tx.rows(_jobs(projects).where(runs.c.id.in_(late), ENDED))
+    rows.sort(key=itemgetter(ENDED_AT, ID), reverse=True)
+    return rows[:limit]
 
 
 def counts(tx: Transaction, projects: Projects, limit: int) -> tuple[int, int, int]:
@@ -77,8 +83,9 @@ def counts(tx: Transaction, projects: Projects, limit: int) -> tuple[int, int, i
     mine = _within(projects)
     waiting = sum(int(tx.value(select(func.count()).where(column.is_not(None), *mine))) for column in WAITING)
     held = int(tx.value(select(func.count()).where(runs.c.lease_worker.is_not(None), *mine)))
-    few = _ended(select(runs.c.id), projects, max(LOOKED_AT, 2 * limit), limit).subquery()
-    return waiting, held, int(tx.value(select(func.count()).select_from(few))) if limit else 0
+    some = [_ended(tx, select(runs.c.id), strand, limit).subquery() for strand in _strands(projects)]
+    over = sum(int(tx.value(select(func.count()).select_from(few))) for few in some)
+    return waiting, held, min(over, limit)
 
 
 def found(tx: Transaction, job: str, projects: Projects) -> list[Any]:
@@ -92,12 +99,11 @@ def found(tx: Transaction, job: str, projects: Projects) -> list[Any]:
 
 def version_names(tx: Transaction, project: str) -> Sequence[tuple[str, str]]:
     """Name and digest of each version."""
-    return [tuple(row) for row in tx.rows(select(versions.c.version, versions.c.digest).filter_by(project=project))]
+    return [(row[0], row[1]) for row in tx.rows(_VERSIONS, {"project": project})]
 
 
 def _jobs(projects: Projects) -> Select[Any]:
-    shown = ("id", "project", "spec", "priority", "state", "attempt", "started_at", "finished_at")
-    query = select(*(runs.c[name] for name in shown), jobs.c.job)
+    query = select(*(runs.c[name] for name in SHOWN), jobs.c.job)
     return query.select_from(runs).outerjoin(jobs, jobs.c.run_id == runs.c.id).where(*_within(projects))
 
 
@@ -106,12 +112,23 @@ def _within(projects: Projects) -> list[Any]:
     return [of_spiders] if projects is None else [of_spiders, runs.c.project.in_(sorted(projects))]
 
 
-def _ended(query: Select[Any], projects: Projects, looked: int, limit: int) -> Select[Any]:
-    """``query`` for those among the newest runs that have begun and ended."""
-    one = [runs.c.project == next(iter(projects))] if projects is not None and len(projects) == 1 else []
-    newest = select(runs.c.id).where(*one).order_by(runs.c.id.desc()).limit(looked).subquery()
-    edge = select(func.min(newest.c.id)).scalar_subquery()
-    return query.where(*_within(projects), ENDED, runs.c.id >= edge).order_by(runs.c.id.desc()).limit(limit)
+def _strands(projects: Projects) -> list[Projects]:
+    """What is looked through by itself: all runs, or those of each project, so that a busy one hides no other."""
+    return [None] if projects is None else [{project} for project in sorted(projects)]
+
+
+def _ended(tx: Transaction, query: Select[Any], strand: Projects, limit: int) -> Select[Any]:
+    """``query`` for those among the newest runs of a strand that have begun and ended."""
+    edge = _edge(tx, strand, max(LOOKED_AT, 2 * limit))
+    return query.where(*_within(strand), ENDED, runs.c.id > edge).order_by(runs.c.id.desc()).limit(limit)
+
+
+def _edge(tx: Transaction, strand: Projects, looked: int) -> int:
+    """The run before those that are looked at. Of all runs, numbers tell how many came after it."""
+    if strand is None:
+        return int(tx.value(select(func.max(runs.c.id))) or 0) - looked
+    newest = select(runs.c.id).where(runs.c.project.in_(strand)).order_by(runs.c.id.desc())
+    return int(tx.value(newest.limit(1).offset(looked)) or 0)
 
 
 def _ended_of_late(tx: Transaction, limit: int) -> list[int]:

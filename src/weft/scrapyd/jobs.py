@@ -225,16 +225,17 @@ def _job(row: Any) -> Job:
 
 
 def _ended(row: Any) -> Job:
-    """One of many: of its spec nothing is read but what the list shows."""
+    """One of many: of its spec nothing is read but what the list shows, and columns are taken by place."""
+    run_id, project, spec, _, _, attempt, started_at, ended_at, job = row
     return Job(
-        id=row.job or str(row.id),
-        project=row.project,
-        spider=_decode_brief(row.spec).spec.spider,
+        id=job or str(run_id),
+        project=project,
+        spider=_decode_brief(spec).spec.spider,
         state=JobState.FINISHED,
-        started_at=row.started_at,
-        ended_at=row.finished_at,
-        run_id=row.id,
-        attempt=row.attempt,
+        started_at=started_at,
+        ended_at=ended_at,
+        run_id=run_id,
+        attempt=attempt,
     )
 
 

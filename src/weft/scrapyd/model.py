@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from weft.clock import Moment
 from weft.errors import Invalid
 
@@ -23,8 +25,7 @@ class JobState(StrEnum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a spider as Scrapyd's clients see it. Values that are secret are masked."""
 
     id: str
@@ -33,8 +34,8 @@ class Job:
     state: JobState
     version: str | None = None
     """The one that was asked for; None: whichever was the newest."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    args: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
+    args: Mapping[str, str] = {}
     pid: int | None = None
     """Of the worker that sees it through, while it runs."""
     started_at: Moment | None = None

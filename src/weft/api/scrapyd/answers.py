@@ -33,6 +33,12 @@ def ok(node_name: str, **data: Any) -> Response:
     return _json({**data, "status": "ok", "node_name": node_name})
 
 
+def with_members(node_name: str, members: str) -> Response:
+    """The same for members that are JSON already."""
+    rest = json.dumps({"status": "ok", "node_name": node_name})
+    return Response(f"{{{members}, {rest[1:]}\n".encode(), media_type="application/json")
+
+
 def error(node_name: str, message: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Errors have the status of success as well; programs look at the word."""
     return _json({"status": "error", "message": message, "node_name": node_name}, status, headers)

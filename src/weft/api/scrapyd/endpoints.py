@@ -11,9 +11,10 @@ from pathlib import Path
 from starlette.responses import Response
 
 from weft.access.model import NAME, Role
+from weft.api.scrapyd import answers
 from weft.api.scrapyd.answers import Complaint
 from weft.api.scrapyd.asked import Asked
-from weft.api.scrapyd.job_answers import lists
+from weft.api.scrapyd.job_answers import members
 from weft.api.scrapyd.noting import noted
 from weft.errors import Invalid, NotFound
 from weft.projects.model import Version
@@ -58,7 +59,7 @@ async def listjobs(asked: Asked) -> Response:
     project = asked.optional("project")
     await _check_project(asked, project)
     found = await asked.app.jobs.listing(asked.visible(project))
-    return asked.ok(**await asyncio.to_thread(lists, found))
+    return answers.with_members(asked.node_name, await asyncio.to_thread(members, found))
 
 
 async def status(asked: Asked) -> Response:

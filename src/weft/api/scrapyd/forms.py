@@ -19,7 +19,8 @@ LARGEST_FORM = 1 << 20
 """Bytes of all parameters together, besides an egg."""
 MOST_FIELDS = 10_000
 GATHERED = 1 << 20
-BODY_SECONDS, PIECE_SECONDS = 900.0, 60.0
+BODY_SECONDS, EGG_SECONDS = 60.0, 900.0
+"""How long a form may take to arrive, and one with an egg."""
 URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 CUT = re.compile(rb"%[0-9A-Fa-f]?\Z")
 
@@ -124,11 +125,12 @@ async def read_form(request: Request, values: Values, file: Path | None, largest
     if parser is None:
         return False
     _check_length(request, (largest * 3 if file is not None else 0) + 2 * LARGEST_FORM)
+    seconds = BODY_SECONDS if file is None else EGG_SECONDS
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             await _read(request, parser)
     except TimeoutError:
-        raise Refused("too_slow", f"the form did not arrive within {BODY_SECONDS:g} s") from None
+        raise Refused("too_slow", f"the form did not arrive within {seconds:g} s") from None
     finally:
         fields.close()
     values |= fields.values
@@ -199,8 +201,8 @@ def _check_length(request: Request, most: int) -> None:
 
 async def _read(request: Request, parser: Parser) -> None:
     """Small forms are parsed at once; of a large one each piece is, beside everything else."""
-    pieces, gathered = request.stream().__aiter__(), bytearray()
-    while (piece := await asyncio.wait_for(anext(pieces, None), PIECE_SECONDS)) is not None:
+    gathered = bytearray()
+    async for piece in request.stream():
         gathered += piece
         if len(gathered) >= GATHERED:
             await asyncio.to_thread(_write, parser, bytes(gathered))
