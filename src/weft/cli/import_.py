@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from weft.cli import contexts
 from weft.cli.options import Command, Group, options_of
-from weft.cli.output import LogText, answer, table
+from weft.cli.output import LogText, answer, note, table
 from weft.errors import Conflict
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def scrapyd(
     if contexts.chosen(context) is not None:
         raise Conflict("an import reads files of this machine, so it works on the weft of this machine alone")
     read = read_conf(folder, conf)
-    report = _taken(context, read, dry_run=dry_run)
+    try:
+        report = _taken(context, read, dry_run=dry_run)
+    except KeyboardInterrupt:
+        note("stopped; what was taken stays, and the same command takes the rest")
+        raise typer.Exit(130) from None
     options = explained(read)
     answer(context, _document(read, report, options, dry_run), lambda: _text(read, report, options, dry_run))
     if not report.is_whole:
@@ -61,7 +66,8 @@ def _taken(context: Any, conf: ScrapydConf, *, dry_run: bool) -> Report:
         from weft.scrapyd.importing import Importing
 
         importing = Importing(weft.db, weft.blobs, weft.projects, weft.jobs, now)
-        return await importing.take(conf, project=options_of(context).project, dry_run=dry_run)
+        told = note if sys.stderr.isatty() else None
+        return await importing.take(conf, project=options_of(context).project, dry_run=dry_run, told=told)
 
     from weft.cli.session import ask
 

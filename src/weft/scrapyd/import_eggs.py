@@ -38,6 +38,7 @@ class EggImport:
         known = await self._db.read(lambda tx: import_store.version_digests(tx, project))
         for version in versions:
             name = f"{project}/{version}.egg"
+            report.tell(f"{name} is looked at")
             with self._place(dry_run) as place:
                 egg = Path(place) / "code.egg"
                 try:

@@ -79,6 +79,7 @@ class FinishedImport:
             work = self._db.read if dry_run else self._db.transact
             for each in await work(lambda tx: self._place_all(tx, found, dry_run=dry_run)):  # noqa: B023
                 await self._fill(conf, each, report, dry_run=dry_run)
+            report.tell(f"{min(start + AT_ONCE, len(jobs))} of {len(jobs)} jobs that have ended were looked at")
 
     def _place_all(self, tx: Transaction, found: Sequence[Found], *, dry_run: bool) -> list[Placed]:
         projects = {each.job.key[0] for each in found}

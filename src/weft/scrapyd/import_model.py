@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -55,6 +56,12 @@ class Report:
     bad_items: int = 0
     """Lines among them that are no item."""
     notes: list[str] = field(default_factory=list)
+    told: Callable[[str], None] | None = None
+    """Who is told how far it has come."""
+
+    def tell(self, text: str) -> None:
+        if self.told is not None:
+            self.told(text)
 
     def count(self, kind: Kind, fate: Fate, count: int = 1) -> None:
         self.counts[kind, fate] += count

@@ -6,6 +6,8 @@ rest; what cannot be taken is told by its name with the reason, and the rest goe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weft.clock import Clock
 from weft.db.database import Database
 from weft.ports import Blobs
@@ -24,13 +26,20 @@ class Importing:
         self._finished = FinishedImport(db, blobs, clock)
         self._pending = PendingImport(db, jobs)
 
-    async def take(self, conf: ScrapydConf, *, project: str | None = None, dry_run: bool = False) -> Report:
+    async def take(
+        self,
+        conf: ScrapydConf,
+        *,
+        project: str | None = None,
+        dry_run: bool = False,
+        told: Callable[[str], None] | None = None,
+    ) -> Report:
         """Take over what the Scrapyd of ``conf`` has, or only what it has of one project.
 
         What waits comes last: it is run by the code that was taken, and is newer than all that has ended. With
-        ``dry_run`` nothing is written, and the report says what would be.
+        ``dry_run`` nothing is written, and the report says what would be. How far it has come is ``told`` meanwhile.
         """
-        report = Report()
+        report = Report(told=told)
         if (eggs := conf.place("eggs_dir")) is not None:
             await self._eggs.take(eggs, project, report, dry_run=dry_run)
         await self._finished.take(conf, project, report, dry_run=dry_run)
