@@ -15,7 +15,7 @@ from weft.access.secrets import MARK
 from weft.access.witness import tell
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import NotFound
+from weft.errors import NotFound, WeftError
 from weft.projects import pinning
 from weft.projects.version_order import version_key
 from weft.redaction import MASK, is_secret, redacted
@@ -24,6 +24,7 @@ from weft.runs.runs import Runs
 from weft.scrapyd import job_store
 from weft.scrapyd.job_store import Key
 from weft.scrapyd.model import Job, JobLists, JobState, NewJob, check_id, sanitised
+from weft.tasks.admitting import admit_what_fits
 from weft.tasks.model import NAME
 
 CheckSpec = Callable[[str, Mapping[str, Any]], None]
@@ -79,7 +80,9 @@ class Jobs:
         version = await self._db.glance(lambda tx: self._version(tx, new))
         run = self._run(new, version)
         self._check_spec(run.kind, run.spec.spec)
-        await self._schedule_together((new, run))
+        problem = await self._schedule_together((new, run))
+        if problem is not None:
+            raise problem
         return new.id
 
     async def cancel(self, project: str, job: str) -> JobState | None:
@@ -160,16 +163,18 @@ class Jobs:
             by=new.by,
         )
 
-    def _schedule_all(self, tx: Transaction, asked: Sequence[tuple[NewJob, NewRun]]) -> Sequence[None]:
-        """Queue those whose names are new; of two with one name the first counts."""
+    def _schedule_all(self, tx: Transaction, asked: Sequence[tuple[NewJob, NewRun]]) -> Sequence[WeftError | None]:
+        """Queue those whose names are new, and tell why one is not; of two with one name the first counts."""
         wanted: dict[Key, NewRun] = {}
         for new, run in asked:
             wanted.setdefault((new.project, new.id), run)
         for key in job_store.known(tx, wanted.keys()):
             del wanted[key]
-        queued = self._runs.admit(tx, list(wanted.values()))
-        job_store.keep(tx, {key: each.run_id for key, each in zip(wanted, queued, strict=True)})
-        return [None] * len(asked)
+        answers = admit_what_fits([[run] for run in wanted.values()], lambda some: self._runs.admit_all(tx, some))
+        queued = dict(zip(wanted, answers, strict=True))
+        job_store.keep(tx, {key: each[0].run_id for key, each in queued.items() if not isinstance(each, WeftError)})
+        refused = {key: each for key, each in queued.items() if isinstance(each, WeftError)}
+        return [refused.get((new.project, new.id)) for new, _ in asked]
 
 
 def asks_for_secrets(new: NewJob) -> bool:
