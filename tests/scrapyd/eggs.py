@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 SPIDERS = """
 import asyncio
+import os
 
 import scrapy
 
@@ -21,6 +22,22 @@ class Things(scrapy.Spider):
         self.logger.info("counting to %d", self.count)
         for number in range(self.count):
             yield {"number": number, "name": f"thing {number}"}
+
+
+class Tells(scrapy.Spider):
+    name = "tells"
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.given = kwargs
+
+    async def start(self):
+        names = ("SCRAPY_PROJECT", "SCRAPY_SETTINGS_MODULE", "SCRAPYD_EGG_VERSION", "SCRAPYD_JOB")
+        yield {
+            "arguments": dict(sorted(self.given.items())),
+            "settings": {name: self.settings.get(name) for name in ("BOT_NAME", "A", "B")},
+            "environment": {name: os.environ.get(name) for name in names},
+        }
 
 
 class Waits(scrapy.Spider):

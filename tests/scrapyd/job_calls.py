@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.scrapyd.asking import Call
 from tests.scrapyd.page_calls import FILES, PAGES_WITH_ALL_STATES
-from tests.scrapyd.steps import Idle, Ready, Step, Until, get, post
+from tests.scrapyd.steps import Idle, Ready, Step, Until, get, page, post
 
 
 def order(name: str, job: str, *more: tuple[str, str], spider: str = "things", **form: str) -> Call:
@@ -13,15 +13,6 @@ def order(name: str, job: str, *more: tuple[str, str], spider: str = "things", *
 
 def at_gate(name: str, job: str) -> Call:
     return order(name, job, spider="waits", gate="{gate}")
-
-
-def ended_by(signal: str, job: str) -> list[Step]:
-    return [
-        at_gate(f"schedule-for-{signal}", job),
-        Ready(job),
-        post(f"cancel-with-{signal}", "cancel", project="shop", job=job, signal=signal),
-        Until(job, "finished"),
-    ]
 
 
 REFUSED = [
@@ -52,6 +43,15 @@ FINISHED: list[Step] = [
     *FILES,
 ]
 
+TOLD: list[Step] = [
+    order("schedule-tells", "eleven", spider="tells", setting="A=1=2", x="1", y=""),
+    order("schedule-tells-of-version", "twelve", ("_version", "0.2"), ("setting", "BOT_NAME=b"), spider="tells"),
+    Until("twelve", "finished"),
+    page("items-told", "/items/shop/tells/eleven.jl"),
+    page("items-told-of-version", "/items/shop/tells/twelve.jl"),
+]
+"""What a job is given: its arguments, its settings and its environment, as its only item."""
+
 WAITING: list[Step] = [
     at_gate("schedule-running", "two"),
     Ready("two"),
@@ -74,15 +74,19 @@ WAITING: list[Step] = [
     post("cancel-pending", "cancel", project="shop", job="three"),
     get("status-cancelled-pending", "status", project="shop", job="three"),
     post("cancel-again", "cancel", project="shop", job="three"),
-    *(post(f"cancel-{job}", "cancel", project="shop", job=job) for job in ("four", "five", "six", "seven")),
+    *(post(f"cancel-{job}", "cancel", project="shop", job=job) for job in ("four", "five", "six")),
+    post("cancel-with-number", "cancel", project="shop", job="seven", signal="15"),
     post("cancel-other-project", "cancel", project="stamped", job="two"),
     post("cancel-unknown-job", "cancel", project="shop", job="nope"),
     post("cancel-unknown-job-bad-signal", "cancel", project="shop", job="nope", signal="LOUD"),
     post("cancel-running-bad-signal", "cancel", project="shop", job="two", signal="LOUD"),
-    order("schedule-whole-priority", "eleven"),
-    order("schedule-fraction", "twelve", priority="0.25"),
+    order("schedule-no-priority", "thirteen"),
+    order("schedule-fraction", "fourteen", priority="0.25"),
     get("listjobs-fraction", "listjobs", project="shop"),
-    *(post(f"cancel-{job}", "cancel", project="shop", job=job) for job in ("eleven", "twelve")),
+    *(post(f"cancel-{job}", "cancel", project="shop", job=job) for job in ("thirteen", "fourteen")),
+    order("schedule-secret", "fifteen", setting="API_TOKEN=nobody knows", password="nobody guesses"),
+    get("listjobs-secret", "listjobs", project="shop"),
+    post("cancel-fifteen", "cancel", project="shop", job="fifteen"),
     get("listjobs-pending-cancelled", "listjobs", project="shop"),
 ]
 
@@ -90,11 +94,13 @@ ENDED: list[Step] = [
     post("cancel-running", "cancel", project="shop", job="two"),
     Until("two", "finished"),
     get("status-cancelled-running", "status", project="shop", job="two"),
-    *ended_by("KILL", "eight"),
-    *ended_by("15", "nine"),
+    at_gate("schedule-for-kill", "eight"),
+    Ready("eight"),
+    post("cancel-with-kill", "cancel", project="shop", job="eight", signal="KILL"),
+    Until("eight", "finished"),
     Idle(),
     get("listjobs-ended", "listjobs", project="shop"),
     get("daemonstatus-ended", "daemonstatus"),
 ]
 
-JOBS: list[Step] = [*REFUSED, *FINISHED, *WAITING, *ENDED]
+JOBS: list[Step] = [*REFUSED, *FINISHED, *TOLD, *WAITING, *ENDED]

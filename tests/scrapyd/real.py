@@ -9,7 +9,7 @@ from contextlib import closing
 
 from tests.cli.commanding import WEFT
 from tests.scrapyd.environments import SCRAPYD
-from tests.servers.server import Kind, Server
+from tests.servers.server import Kind, Server, free_port
 
 USER, PASSWORD, NODE = "admin", "a password of the tests", "loom"
 """Who may call, and what the node calls itself; weft is started with the same beside it."""
@@ -40,17 +40,20 @@ def scrapyd(**settings: str) -> Server:
 
 
 def weft() -> Server:
-    """Start weft with all of its processes and one worker, on a port where everything is Scrapyd's."""
+    """Start weft with all of its processes and one worker, on a port where everything is Scrapyd's.
+
+    Its own port, where Scrapyd's API stands beside weft's, is in its settings.
+    """
     kind = Kind(
         name="weft",
         programs=(WEFT,),
         url="http://127.0.0.1:{port}",
         settings={},
         prepare=_set_environment,
-        command=lambda _: [WEFT, "up", "--port", "0", "--workers", "1", "--capacity", "1", "--no-examples"],
+        command=_weft_command,
         answers=lambda server: _has_user(server) and _answers(server),
     )
-    return Server(kind, {})
+    return Server(kind, {"port": str(free_port())})
 
 
 def _write_settings(server: Server) -> None:
@@ -62,6 +65,10 @@ def _set_environment(server: Server) -> None:
     ours = {"ADMIN_PASSWORD": PASSWORD, "SCRAPYD_PORT": str(server.port), "SCRAPYD_NODE_NAME": NODE}
     inherited = {name: value for name, value in server.environment.items() if not name.startswith("WEFT_")}
     server.environment = inherited | {f"WEFT_{name}": value for name, value in ours.items()}
+
+
+def _weft_command(server: Server) -> list[str]:
+    return [WEFT, "up", "--port", server.settings["port"], "--workers", "1", "--capacity", "1", "--no-examples"]
 
 
 def _has_user(server: Server) -> bool:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
 from tests.scrapyd.asking import Answer, Side
-from tests.scrapyd.calls import CALLS, STEPS
+from tests.scrapyd.calls import CALLS, CHANGING_NOTHING, STEPS
 from tests.scrapyd.comparing import Fields, differences, fields_of
-from tests.scrapyd.environments import SCRAPYD, Environment
+from tests.scrapyd.environments import SCRAPYD
 from tests.scrapyd.gate import Gate
 from tests.scrapyd.listed import listed_differences, rows_without_calls
 from tests.scrapyd.real import scrapyd, weft
-from tests.scrapyd.steps import play
+from tests.scrapyd.steps import Step, play
 from tests.servers.server import Server
 
 AT_LEAST = 200
 """The issue asks for eighty calls; fewer than this means that some were lost."""
+
+BESIDE = [call for call in CHANGING_NOTHING if call.path != "/"]
+"""What weft's own port answers as well: the page at ``/`` is weft's there."""
 
 pytestmark = pytest.mark.timeout(300)
 """All calls are one scenario, in which Scrapyd starts two dozen processes one after the other."""
@@ -28,54 +32,77 @@ pytestmark = pytest.mark.timeout(300)
 Played = dict[str, Fields]
 
 
-def played_on(name: str, start: Callable[[], Server]) -> Played:
-    with Gate() as gate, start() as server:
-        side, answers = Side(name, server.port, gate), dict[str, Answer]()
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was answered to each call, by its name."""
+
+    scrapyd: Played
+    weft: Played
+    beside: Played
+    """By weft on its own port."""
+
+
+def played(server: Server, name: str, port: int, steps: Sequence[Step]) -> Played:
+    answers: dict[str, Answer] = {}
+    with Gate() as gate:
         try:
-            play(side, STEPS, answers)
+            play(Side(name, port, gate), steps, answers)
         except AssertionError as failed:
             raise AssertionError(f"{failed}; its last words:\n{server.output()[-2000:]}") from failed
-        return {call: fields_of(answer) for call, answer in answers.items()}
+    return {call: fields_of(answer) for call, answer in answers.items()}
 
 
-def wanted(environment: Environment) -> None:
-    """What cannot be installed skips on a laptop, with the reason, and fails in CI."""
-    try:
-        environment.install()
-    except subprocess.CalledProcessError as failed:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"requirements/{environment.lock.name} could not be installed: {failed}")
+def played_on_scrapyd() -> Played:
+    with scrapyd() as server:
+        return played(server, "scrapyd", server.port, STEPS)
+
+
+def played_on_weft() -> tuple[Played, Played]:
+    with weft() as server:
+        beside = played(server, "weft's own port", int(server.settings["port"]), BESIDE)
+        return played(server, "weft", server.port, STEPS), beside
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[Played, Played]:
-    """What Scrapyd and weft answered to every call, at the same time and each in order."""
-    wanted(SCRAPYD)
+def compared() -> Compared:
+    """Both sides at the same time, each in order. What cannot be installed skips on a laptop, and fails in CI."""
+    try:
+        SCRAPYD.install()
+    except subprocess.CalledProcessError as failed:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"Scrapyd could not be installed: {failed}")
     with ThreadPoolExecutor(2) as threads:
-        real, ours = threads.submit(played_on, "scrapyd", scrapyd), threads.submit(played_on, "weft", weft)
-        return real.result(), ours.result()
+        real, ours = threads.submit(played_on_scrapyd), threads.submit(played_on_weft)
+        return Compared(real.result(), *ours.result())
 
 
-def test_weft_differs_from_scrapyd_only_where_the_docs_say_so(both: tuple[Played, Played]) -> None:
-    real, ours = both
-    found = {call.name: differences(real[call.name], ours[call.name]) for call in CALLS}
-    found = {name: fields for name, fields in found.items() if fields}
+def test_weft_differs_from_scrapyd_only_where_the_docs_say_so(compared: Compared) -> None:
+    found = {call.name: differences(compared.scrapyd[call.name], compared.weft[call.name]) for call in CALLS}
     listed = listed_differences()
     unlisted = {
-        f"{name} {field}": (real[name].get(field), ours[name].get(field))
+        f"{name} {field}": (compared.scrapyd[name].get(field), compared.weft[name].get(field))
         for name, fields in found.items()
         for field in fields
         if field not in listed.get(name, ())
     }
     assert unlisted == {}
-    assert listed == found, "the docs list differences that are none"
+    no_differences = {name: fields for name, fields in listed.items() if found[name] != fields}
+    assert no_differences == {}
 
 
-def test_every_call_was_answered_by_both(both: tuple[Played, Played]) -> None:
+def test_wefts_own_port_answers_as_the_port_of_scrapyds_api_does(compared: Compared) -> None:
+    assert {
+        call.name: fields
+        for call in BESIDE
+        if (fields := differences(compared.weft[call.name], compared.beside[call.name]))
+    } == {}
+
+
+def test_every_call_was_answered_by_both(compared: Compared) -> None:
     assert len(CALLS) >= AT_LEAST
     assert len({call.name for call in CALLS}) == len(CALLS)
-    assert list(both[0]) == list(both[1]) == [call.name for call in CALLS]
+    assert list(compared.scrapyd) == list(compared.weft) == [call.name for call in CALLS]
 
 
 def test_every_listed_difference_names_a_call() -> None:
