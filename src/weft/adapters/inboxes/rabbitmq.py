@@ -17,6 +17,7 @@ from pamqp import commands as spec
 
 from weft.adapters.brokers.amqp import Line, parse_address
 from weft.adapters.brokers.attempts import fault_of
+from weft.adapters.inboxes.careful import CarefulLine
 from weft.errors import InboxDown, Misconfigured
 from weft.ports import Message, Reply
 
@@ -26,8 +27,13 @@ PUBLISH_SECONDS = 15.0
 GATHER_SECONDS = 0.002
 """How long others may come after the first message, so that they are taken together."""
 LONGEST_NAME = 250
+LARGEST_LOT = 16_000_000
+"""Bytes after which no further message is received at once."""
+MOST_BYTES = 64_000_000
+"""How much of messages that are not done is kept in memory, roughly."""
 MOST_DEAD = {"x-max-length": 100_000, "x-overflow": "drop-head"}
 PERSISTENT = 2
+LONGEST_SHORT = 255
 
 Publishing = tuple[str, bytes, spec.Basic.Properties]
 
@@ -44,8 +50,10 @@ class RabbitInbox:
         self._publisher: Line | None = None
         self._opening = asyncio.Lock()
         self._came: deque[DeliveredMessage] = deque()
-        self._held: dict[int, None] = {}
-        self._arrived = asyncio.Event()
+        self._held: dict[int, int] = {}  # the tags of messages that are not done, and their sizes
+        self._bytes = 0
+        self._arrived, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
 
     @property
     def name(self) -> str:
@@ -55,15 +63,19 @@ class RabbitInbox:
         line = await self._listening()
         if not self._came:
             await self._arrival(line, timeout)
-        return [_message(self._came.popleft(), line) for _ in range(min(most, len(self._came)))]
+        found: list[Message] = []
+        size = 0
+        while self._came and len(found) < most and size < LARGEST_LOT:
+            found.append(_message(self._came.popleft(), line))
+            size += len(found[-1].body)
+        return found
 
     async def done(self, messages: Sequence[Message]) -> None:
         line = self._line
         tags = sorted(tag for where, tag in (each.token for each in messages) if where is line and tag in self._held)
         if line is None or not line.is_open or not tags:
             return
-        for tag in tags:
-            del self._held[tag]
+        self._count(-sum(self._held.pop(tag) for tag in tags))
         # One word is enough for all where no earlier message is still held.
         earliest = next(iter(self._held), None)
         together = tags if earliest is None or earliest > tags[-1] else []
@@ -93,8 +105,9 @@ class RabbitInbox:
             if self._line is None or not self._line.is_open:
                 self._came.clear()
                 self._held.clear()
+                self._count(-self._bytes)
                 self._line = None
-                line = Line(self._url, [{}])
+                line = CarefulLine(self._url, [{}], self._room)
                 await self._guarded(self._subscribe(line), line, OPEN_SECONDS)
                 self._line = line
             return self._line
@@ -115,9 +128,18 @@ class RabbitInbox:
 
     async def _take(self, delivered: DeliveredMessage) -> None:
         if delivered.delivery_tag is not None:
-            self._held[delivered.delivery_tag] = None
+            self._held[delivered.delivery_tag] = len(delivered.body)
             self._came.append(delivered)
             self._arrived.set()
+            self._count(len(delivered.body))
+
+    def _count(self, size: int) -> None:
+        """Let more come, or not: messages may be large, and prefetch only counts them."""
+        self._bytes += size
+        if self._bytes < MOST_BYTES:
+            self._room.set()
+        else:
+            self._room.clear()
 
     async def _arrival(self, line: Line, timeout: float) -> None:
         self._arrived.clear()
@@ -188,11 +210,16 @@ def _properties(message: Message, headers: Mapping[str, str]) -> spec.Basic.Prop
     return spec.Basic.Properties(
         content_type="application/json",
         delivery_mode=PERSISTENT,
-        headers=dict(headers),
-        message_id=message.id,
-        reply_to=message.reply_to or None,
-        correlation_id=message.correlation_id or None,
+        headers={name: value for name, value in headers.items() if len(name.encode()) <= LONGEST_SHORT},
+        message_id=_short(message.id),
+        reply_to=_short(message.reply_to) or None,
+        correlation_id=_short(message.correlation_id) or None,
     )
+
+
+def _short(text: str) -> str:
+    """As much as a property has room for."""
+    return text.encode()[:LONGEST_SHORT].decode(errors="ignore")
 
 
 def _reply_properties(reply: Reply) -> spec.Basic.Properties:

@@ -26,6 +26,9 @@ GROUP = "weft"
 CONSUMER = "intake"
 LONGEST_NAME = 200
 PATIENCE_SECONDS = 5.0
+MOST_AT_ONCE = 25
+LARGEST_LOT = 16_000_000
+"""Bytes after which no further message is received at once."""
 IDLE_SECONDS = 15.0
 """How long a message may be with a process before another one takes it for lost."""
 CLAIM_EVERY_SECONDS = 3.0
@@ -103,18 +106,27 @@ class RedisInbox:
         if time.monotonic() < self._claim_at:
             return []
         idle = math.ceil(IDLE_SECONDS * 1000)
-        command: Command = ("XAUTOCLAIM", self._stream, GROUP, CONSUMER, idle, "0-0", "COUNT", most)
+        count = min(MOST_AT_ONCE, most)
+        command: Command = ("XAUTOCLAIM", self._stream, GROUP, CONSUMER, idle, "0-0", "COUNT", count)
         answer = await self._read(reader, command)
         entries: list[Entry] = answer[1] if answer else []
-        if len(entries) < most:
+        if len(entries) < count:
             self._claim_at = time.monotonic() + CLAIM_EVERY_SECONDS
         return _messages(entries)
 
     async def _fresh(self, reader: Connection, most: int, timeout: float) -> list[Message]:
-        block = max(1, math.ceil(timeout * 1000))
-        head: Command = ("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", most, "BLOCK", block)
-        answer = await self._read(reader, (*head, "STREAMS", self._stream, ">"), patience=timeout + PATIENCE_SECONDS)
-        return _messages(answer[0][1]) if answer else []
+        """A few at a time, because nobody knows how large they are before they are here."""
+        found: list[Message] = []
+        wait: Command = ("BLOCK", max(1, math.ceil(timeout * 1000)))
+        while len(found) < most and sum(len(each.body) for each in found) < LARGEST_LOT:
+            head: Command = ("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", min(MOST_AT_ONCE, most - len(found)))
+            command: Command = (*head, *wait, "STREAMS", self._stream, ">")
+            answer = await self._read(reader, command, patience=timeout + PATIENCE_SECONDS)
+            if not answer:
+                break
+            found += _messages(answer[0][1])
+            wait = ()
+        return found
 
     async def _read(self, reader: Connection, command: Command, patience: float = PATIENCE_SECONDS) -> Any:
         """The answer; None where the stream or its group was deleted, which the next call makes anew."""
