@@ -6,6 +6,7 @@ Both take one job at a time, know the same user and call themselves by the same 
 import http.client
 import sqlite3
 from contextlib import closing
+from datetime import timedelta, timezone
 
 from tests.cli.commanding import WEFT
 from tests.scrapyd.environments import SCRAPYD
@@ -13,6 +14,9 @@ from tests.servers.server import Kind, Server, free_port
 
 USER, PASSWORD, NODE = "admin", "a password of the tests", "loom"
 """Who may call, and what the node calls itself; weft is started with the same beside it."""
+
+ZONE, ZONE_NAME = timezone(timedelta(hours=5, minutes=30)), "LOOM-05:30"
+"""Where both believe to be, so that a time of another zone shows."""
 
 SETTINGS = {
     "bind_address": "127.0.0.1",
@@ -57,6 +61,7 @@ def weft() -> Server:
 
 
 def _write_settings(server: Server) -> None:
+    server.environment |= {"TZ": ZONE_NAME}
     lines = [f"{name} = {value}" for name, value in {**server.settings, "http_port": server.port}.items()]
     (server.directory / "scrapyd.conf").write_text("\n".join(["[scrapyd]", *lines, ""]))
 
@@ -64,7 +69,7 @@ def _write_settings(server: Server) -> None:
 def _set_environment(server: Server) -> None:
     ours = {"ADMIN_PASSWORD": PASSWORD, "SCRAPYD_PORT": str(server.port), "SCRAPYD_NODE_NAME": NODE}
     inherited = {name: value for name, value in server.environment.items() if not name.startswith("WEFT_")}
-    server.environment = inherited | {f"WEFT_{name}": value for name, value in ours.items()}
+    server.environment = inherited | {f"WEFT_{name}": value for name, value in ours.items()} | {"TZ": ZONE_NAME}
 
 
 def _weft_command(server: Server) -> list[str]:
