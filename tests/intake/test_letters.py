@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import OpenApp
+from tests.conftest import OpenApp, SetClock
 from tests.intake.letter_making import REASON, SOURCE, deployed, kept, written
 from tests.runs.acting import set_project
 from weft import events
@@ -218,3 +218,17 @@ async def test_an_edit_that_names_a_project_gives_the_letter_to_it(app: App) -> 
     changed = await app.letters.edit(letter, written(project="blog"))
     assert changed.letter.project == "blog"
     assert (await app.letters.edit(letter, b"no order again")).letter.project == "blog"
+
+
+async def test_letters_that_wait_for_nobody_are_forgotten_after_a_month(app: App, clock: SetClock) -> None:
+    await deployed(app)
+    dead, dropped, sent = await kept(app), await kept(app, message_id="m-2"), await kept(app, written())
+    await app.letters.drop(dropped)
+    await app.letters.resubmit(sent)
+    clock.forward(29 * 86_400)
+    late = await kept(app, message_id="m-3")
+    await app.letters.drop(late)
+    assert await app.letters.forget_old() == 0
+    clock.forward(2 * 86_400)
+    assert await app.letters.forget_old() == 2
+    assert [each.id for each in await listed(app)] == [late, dead]

@@ -33,6 +33,12 @@ async def test_who_is_not_logged_in_is_asked_to_and_comes_back(surfer: Surfer) -
     assert (await surfer.get("/login?next=/letters")).leads_to == "/letters"
 
 
+async def test_who_comes_back_finds_the_filter_that_was_asked_for(surfer: Surfer) -> None:
+    shown = await surfer.get("/letters?state=all&source=a%20b")
+    back = await surfer.log_in(**(await surfer.get(shown.leads_to)).fields)
+    assert back.leads_to in ("/letters?state=all&source=a%20b", "/letters?state=all&source=a+b")
+
+
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:x"])
 async def test_a_login_never_leads_elsewhere(surfer: Surfer, elsewhere: str) -> None:
     assert (await surfer.log_in(next=elsewhere)).leads_to == "/"

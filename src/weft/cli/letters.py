@@ -70,6 +70,7 @@ def edit(
     """Write something else in a dead letter: from a file, as given, or with $EDITOR. What came is kept."""
     if body is not None and file is not None:
         raise Invalid("--file", str(file), "it cannot be given together with --body")
+    context.params["body"] = None  # the audit log tells that the text was changed; the text itself may hold secrets
     given = _read(file) if file is not None else None if body is None else body.encode(errors="surrogateescape")
 
     async def work(weft: App) -> OpenLetter:

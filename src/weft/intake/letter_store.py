@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, and_, func, insert, select, update
+from sqlalchemy import Select, and_, delete, func, insert, select, update
 
 from weft import events
 from weft.access.model import NAME
@@ -96,6 +96,12 @@ def change(tx: Transaction, letter: Letter, values: Mapping[str, Any], at: Momen
     same = and_(letters.c.id == letter.id, letters.c.revision == letter.revision)
     values = {**values, "revision": letter.revision + 1, "changed_at": at}
     return tx.execute(update(letters).where(same).values(values)).rowcount == 1
+
+
+def forget(tx: Transaction, before: Moment) -> int:
+    """Delete the letters that have waited for nobody since before then."""
+    settled = letters.c.state.in_((LetterState.RESUBMITTED.value, LetterState.DROPPED.value))
+    return tx.execute(delete(letters).where(settled, letters.c.changed_at < before)).rowcount
 
 
 def _known(tx: Transaction, source: str, message_id: str, body: bytes) -> int | None:

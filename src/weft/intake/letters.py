@@ -9,7 +9,7 @@ from typing import Any
 from weft import events
 from weft.access.model import EVERYWHERE, Caller, Role
 from weft.access.witness import tell
-from weft.clock import Clock, Moment
+from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.errors import NOT_SHOWN, ChangedMeanwhile, Conflict, Invalid, NotFound, Rejected
 from weft.events import Fact
@@ -19,6 +19,9 @@ from weft.runs.model import Submitted
 
 REFUSALS = (Invalid, NotFound, Conflict, Rejected)
 """What is wrong with a message itself; anything else may pass, and the letter stays as it is."""
+
+KEPT = seconds(30 * 86_400)
+"""How long a letter that waits for nobody is kept."""
 
 Seen = Container[int] | None
 """The revisions of a letter that a change may be made to; None for any."""
@@ -68,9 +71,9 @@ class Letters:
 
         One that is refused again stays dead, with the new reason.
         """
-        looked = await self.get(letter_id)
-        _check_as_seen(looked.letter, seen)
-        revision = (looked.letter.revision,)
+        looked = await self.look(letter_id)
+        _check_as_seen(looked, seen)
+        revision = (looked.revision,)
         try:
             return await self._db.transact(lambda tx: self._sent(tx, letter_id, revision, caller))
         except Refusal as refusal:
@@ -88,6 +91,11 @@ class Letters:
             return _changed(tx, opened)
 
         return await self._db.transact(work)
+
+    async def forget_old(self) -> int:
+        """Delete the letters that were resubmitted or dropped long ago; dead ones wait for ever."""
+        before = self._clock() - KEPT
+        return await self._db.transact(lambda tx: store.forget(tx, before))
 
     def _sent(self, tx: Transaction, letter_id: int, seen: Seen, caller: Caller | None) -> Resubmitted:
         opened = _dead(tx, letter_id, seen, caller)

@@ -126,9 +126,16 @@ def _problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> Page |
     """Why there is nothing to show; whoever is not logged in is asked to do so, and comes back."""
     problem, headers = _problem(error, visit)
     if problem.status == 401 and not wants_json and visit.request.scope["path"] != LOGIN:
-        back = visit.request.scope["path"] if visit.request.method in ("GET", "HEAD") else FIRST
-        return Onward(f"{LOGIN}?next={quote(back, safe='')}")
+        return Onward(f"{LOGIN}?next={quote(_back(visit.request), safe='')}")
     return Page("problem.html", {"problem": problem}, problem, status=problem.status, headers=headers)
+
+
+def _back(request: Request) -> str:
+    """Where somebody was when they were asked to log in."""
+    if request.method not in ("GET", "HEAD"):
+        return FIRST
+    query = request.scope["query_string"].decode("latin-1")
+    return f"{request.scope['path']}?{query}" if query else str(request.scope["path"])
 
 
 def _problem(error: Exception, visit: Visit) -> tuple[Problem, dict[str, str]]:
