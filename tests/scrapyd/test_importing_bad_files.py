@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from tests.scrapyd.left_behind import (
 )
 from tests.scrapyd.taking import Taking, counts, refused, stored
 from weft.app import App
+from weft.clock import moment
 from weft.items.lines import LARGEST_ITEM
 from weft.scrapyd.import_items import lines_of, read_item
 from weft.scrapyd.import_model import Fate, Kind
@@ -218,6 +222,39 @@ async def test_a_queue_in_the_midst_of_a_write_is_read_as_it_was_before(take: Ta
     finally:
         writer.close()
     assert counts(report) == {"pending jobs": (1, 0, 0)}
+
+
+KILLED = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA cache_size = 1")
+for _ in range(500):
+    database.execute("INSERT INTO spider_queue (priority, message) VALUES (0, ?)", (b"x" * 2000,))
+os.kill(os.getpid(), 9)
+"""
+
+
+@on_sqlite
+async def test_a_queue_whose_writer_was_killed_is_read_as_it_was_before(take: Taking) -> None:
+    await a_version(take.app, "shop")
+    add_pending(take.folder, "shop", GOOD)
+    subprocess.run([sys.executable, "-c", KILLED, str(take.folder / "dbs/shop.db")], check=False)
+    before = contents(take.folder / "dbs")
+    assert "shop.db-journal" in before
+    report = await take()
+    assert contents(take.folder / "dbs") == before
+    assert counts(report) == {"pending jobs": (1, 0, 0)}
+
+
+@on_sqlite
+async def test_a_job_that_has_ended_several_times_is_told(take: Taking) -> None:
+    for day in (1, 2, 3):
+        times = f"2026-02-0{day} 10:00:00.5", f"2026-02-0{day} 10:00:02.25"
+        add_finished(take.folder, ("shop", "prices", "daily", *times))
+    report = await take()
+    assert report.notes == ["shop/prices/daily has ended 3 times; its last end is taken"]
+    assert counts(report) == {"finished jobs": (1, 0, 0)}
+    assert (await take.run("daily")).finished_at == moment(datetime.fromisoformat("2026-02-03T10:00:02.25"))
 
 
 LINES = b"""{"a": 1}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ QUEUE, FINISHED = "spider_queue", "finished_jobs"
 JOBS = "jobs.db"
 LARGEST_MESSAGE = 1_000_000
 BUSY_SECONDS = 5.0
+LEFT = ("", "-journal", "-wal")
+"""A database and what its writer leaves beside it in the midst of a change."""
 Text = str | int | float | bool
 """Values that a message may have; Scrapyd writes texts."""
 
@@ -96,22 +100,49 @@ def _rows(folder: Path, name: str, table: str, query: str, kind: Kind, report: R
 
 @contextmanager
 def _opened(folder: Path, name: str) -> Iterator[sqlite3.Connection | None]:
-    """The database, to be read only; None where there is no such file."""
-    with folder_at(folder) as place:
-        if place is None:
-            yield None
-            return
-        with file_at(name, place) as file:
-            if file is None:
-                if os.path.lexists(folder / name):
-                    raise sqlite3.OperationalError("it is no file of its own: links are not followed")
-                yield None
-                return
-        address = f"{(folder / name).absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as database:
-            database.text_factory = lambda data: data.decode("utf-8", "replace")
-            database.execute("PRAGMA trusted_schema = OFF")
+    """The database, to be read only; None where there is no such file.
+
+    One that its writer has left in the midst of a change can only be read once that is undone: then a copy is.
+    """
+    if not os.path.lexists(folder / name):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="weft-import-") as place, folder_at(folder) as opened:
+        _check_plain(name, opened)
+        database = _connected(folder / name, "ro")
+        try:
+            database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            database.close()
+            left = [each for each in LEFT if _copied(opened, name + each, Path(place) / (name + each))]
+            if left == [""]:
+                raise
+            database = _connected(Path(place) / name, "rw")
+        with closing(database):
             yield database
+
+
+def _connected(file: Path, mode: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS)
+    database.text_factory = lambda data: data.decode("utf-8", "replace")
+    database.execute("PRAGMA trusted_schema = OFF")
+    return database
+
+
+def _check_plain(name: str, folder: int | None) -> None:
+    with file_at(name, folder) as file:
+        if file is None:
+            raise sqlite3.OperationalError("it is no file of its own: links are not followed")
+
+
+def _copied(folder: int | None, name: str, target: Path) -> bool:
+    """Copy a file, if it is there."""
+    with file_at(name, folder) as file:
+        if file is None:
+            return False
+        with open(file, "rb", closefd=False) as source, target.open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+    return True
 
 
 def _waiting(project: str, row: int, priority: Any, message: Any) -> Waiting:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -180,12 +181,17 @@ class FinishedImport:
 def all_jobs(conf: ScrapydConf, only: str | None, report: Report) -> list[Finished]:
     """Every job that has ended, from all that tells of one, in the order in which they ended."""
     jobs: dict[JobKey, Finished] = {}
+    again: Counter[JobKey] = Counter()
     if (dbs := conf.place("dbs_dir")) is not None:
         for each in import_dbs.finished(dbs, report):
             if (problem := import_folders.problem_of(each.key)) is not None:
                 report.refuse(Kind.FINISHED, import_folders.shown("/".join(each.key)), problem)
             else:
+                again[each.key] += each.key in jobs
                 jobs[each.key] = each
+    report.notes += [
+        f"{'/'.join(key)} has ended {count + 1} times; its last end is taken" for key, count in again.items() if count
+    ]
     for kind, name in ((Kind.LOG, "logs_dir"), (Kind.ITEMS, "items_dir")):
         if (top := conf.place(name)) is not None:
             import_folders.merged(jobs, kind, import_folders.files_of_jobs(top, kind, report), report)
