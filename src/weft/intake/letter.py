@@ -82,12 +82,17 @@ class Resubmitted:
     """Why it was refused again."""
 
 
+def is_envelope(message: Mapping[str, Any]) -> bool:
+    return "action" in message and "payload" in message
+
+
 def project_in(body: bytes) -> str | None:
     """The project that a message seems to be for, whatever else is wrong with it; None where nobody can tell."""
     try:
         message = _MESSAGE.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    payload = message.get("payload")
-    found = (payload if isinstance(payload, dict) else message).get("project")
+    # Only what an order is read from counts: who may touch a letter must not depend on what else stands in it.
+    payload = message["payload"] if is_envelope(message) else message
+    found = payload.get("project") if isinstance(payload, dict) else None
     return found if isinstance(found, str) and NAME.fullmatch(found) else None

@@ -18,6 +18,7 @@ from weft.access.model import NAME
 from weft.access.secrets import MARK
 from weft.envelope import Envelope
 from weft.errors import NOT_SHOWN, Invalid
+from weft.intake.letter import is_envelope
 from weft.ports import Message
 from weft.runs.model import NewRun, RunSpec, Trigger
 
@@ -89,7 +90,7 @@ def order_of(body: bytes) -> Order:
         raise Invalid("the size of the message", len(body), f"it must be at most {LARGEST_BODY} bytes")
     given = _object(body)
     correlation = ""
-    if "action" in given and "payload" in given:
+    if is_envelope(given):
         envelope = Envelope.decode(body)
         if envelope.action != ACTION:
             raise Invalid("action", envelope.action, f"it must be {ACTION}")

@@ -1,0 +1,66 @@
+"""Messages that are not what they look like: whom a letter belongs to is decided by the run that it would become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.conftest import on_sqlite
+from tests.intake.letter_making import ORDER, deployed, kept
+from weft.access.model import Caller, Role
+from weft.app import App
+from weft.errors import Invalid, NotAllowed
+from weft.intake.letter import project_in
+from weft.intake.model import order_of
+
+HERS = Caller(name="ann", kind="user", grants={"blog": Role.OPERATOR})
+SHOP: dict[str, Any] = {**ORDER, "project": "shop"}
+BLOG: dict[str, Any] = {**ORDER, "project": "blog"}
+TIMES = {"service": "x", "timestamp": "2026-06-01T12:00:00Z"}
+DISGUISES = [
+    SHOP | {"payload": BLOG},
+    SHOP | {"payload": None},
+    SHOP | {"payload": []},
+    SHOP | {"action": "execute_spider"},
+    BLOG | TIMES | {"action": "execute_spider", "payload": SHOP},
+    TIMES | {"action": "execute_spider", "payload": SHOP},
+    TIMES | {"action": "execute_spider", "payload": SHOP | {"payload": BLOG}},
+    TIMES | {"action": "execute_spider", "payload": SHOP | {"action": "x", "payload": BLOG}},
+]
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_message_belongs_to_the_project_of_the_run_that_it_asks_for(disguise: dict[str, Any]) -> None:
+    _belongs_to_shop(msgspec.json.encode(disguise))
+
+
+def test_of_a_name_that_stands_twice_in_a_message_the_same_one_counts_everywhere() -> None:
+    shop, blog = (msgspec.json.encode(each) for each in (SHOP, BLOG))
+    _belongs_to_shop(shop[:-1].replace(b'"shop"', b'"blog","project":"shop"') + b"}")
+    _belongs_to_shop(
+        b'{"service":"x","timestamp":"2026-06-01T12:00:00Z","action":"execute_spider","payload":%b,"payload":%b}'
+        % (blog, shop)
+    )
+
+
+def _belongs_to_shop(text: bytes) -> None:
+    try:
+        asked = order_of(text).project
+    except Invalid:
+        return
+    assert project_in(text) == asked == "shop"
+
+
+@on_sqlite
+async def test_an_operator_cannot_hide_another_project_behind_their_own(app: App) -> None:
+    await deployed(app)
+    await deployed(app, "blog")
+    letter = await kept(app, b"{}", project="blog")
+    with pytest.raises(NotAllowed):
+        await app.letters.edit(letter, msgspec.json.encode(SHOP | {"payload": BLOG}), caller=HERS)
+    await app.letters.edit(letter, msgspec.json.encode(SHOP | {"payload": BLOG}))
+    with pytest.raises(NotAllowed):
+        await app.letters.resubmit(letter, caller=HERS)
+    assert not await app.runs.find({"project": "shop"}, limit=1)
