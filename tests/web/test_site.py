@@ -14,6 +14,8 @@ from tests.web.surfing import Surfer, surfing
 from weft.access.model import Role
 from weft.app import App
 from weft.web.rendering import POLICY, static_addresses
+from weft.web.site import OPEN, PAGES
+from weft.web.visit import LARGEST_FORM
 
 pytestmark = on_sqlite
 
@@ -31,6 +33,15 @@ async def test_who_is_not_logged_in_is_asked_to_and_comes_back(surfer: Surfer) -
     back = await surfer.log_in(**form.fields)
     assert (back.status, back.leads_to) == (303, "/letters/7")
     assert (await surfer.get("/login?next=/letters")).leads_to == "/letters"
+
+
+async def test_no_page_but_the_login_is_for_who_is_not_logged_in(surfer: Surfer) -> None:
+    walked = [(method, path) for path, methods in PAGES.items() for method in methods if methods[method] not in OPEN]
+    assert len(walked) >= 4
+    for method, path in walked:
+        data = {"act": "drop"} if method == "POST" else None
+        shown = await surfer.ask(method, path.replace("{letter_id}", "1"), data=data)
+        assert (shown.status, shown.leads_to.partition("?")[0]) == (303, "/login"), f"{method} {path}"
 
 
 async def test_who_comes_back_finds_the_filter_that_was_asked_for(surfer: Surfer) -> None:
@@ -136,7 +147,7 @@ async def test_a_page_takes_only_its_methods(surfer: Surfer) -> None:
 async def test_a_form_that_cannot_be_one_is_refused(surfer: Surfer) -> None:
     assert (await surfer.ask("POST", "/login", data=b"{}", headers={"Content-Type": "application/json"})).status == 415
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert (await surfer.ask("POST", "/login", data=BytesIO(b"x" * (1 << 20) + b"=1"), headers=form)).status == 413
+    assert (await surfer.ask("POST", "/login", data=BytesIO(b"x" * LARGEST_FORM + b"=1"), headers=form)).status == 413
     assert (await surfer.ask("POST", "/login", data=b"\xff=\xfe", headers=form)).status == 400
     assert (await surfer.ask("POST", "/login", data=b"a=1&" * 60, headers=form)).status == 400
 

@@ -17,7 +17,8 @@ from weft.api.problems import Refused
 from weft.web import inside
 from weft.web.inside import Answer
 
-LARGEST_FORM = 1 << 20
+LARGEST_FORM = 2 << 20
+"""Bytes; a text may take nine times its characters on the way here."""
 MOST_FIELDS = 50
 
 
