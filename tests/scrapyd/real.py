@@ -16,7 +16,7 @@ USER, PASSWORD, NODE = "admin", "a password of the tests", "loom"
 """Who may call, and what the node calls itself; weft is started with the same beside it."""
 
 ZONE, ZONE_NAME = timezone(timedelta(hours=5, minutes=30)), "LOOM-05:30"
-"""Where both believe to be, so that a time of another zone shows."""
+"""Where both believe to be in a comparison, so that a time of another zone shows."""
 
 SETTINGS = {
     "bind_address": "127.0.0.1",
@@ -29,14 +29,14 @@ SETTINGS = {
 }
 
 
-def scrapyd(**settings: str) -> Server:
-    """Start Scrapyd 1.6.0; ``settings`` are those of scrapyd.conf."""
+def scrapyd(zone: str = "", **settings: str) -> Server:
+    """Start Scrapyd 1.6.0 in a time zone, or in this machine's; ``settings`` are those of scrapyd.conf."""
     kind = Kind(
         name="scrapyd",
         programs=(SCRAPYD.program("scrapyd"),),
         url="http://127.0.0.1:{port}",
         settings=SETTINGS,
-        prepare=_write_settings,
+        prepare=lambda server: _write_settings(server, zone),
         command=lambda server: [next(iter(server.programs.values()))],
         answers=_answers,
     )
@@ -60,8 +60,8 @@ def weft() -> Server:
     return Server(kind, {"port": str(free_port())})
 
 
-def _write_settings(server: Server) -> None:
-    server.environment |= {"TZ": ZONE_NAME}
+def _write_settings(server: Server, zone: str) -> None:
+    server.environment |= {"TZ": zone} if zone else {}
     lines = [f"{name} = {value}" for name, value in {**server.settings, "http_port": server.port}.items()]
     (server.directory / "scrapyd.conf").write_text("\n".join(["[scrapyd]", *lines, ""]))
 

@@ -16,7 +16,7 @@ from tests.scrapyd.comparing import Fields, differences, fields_of
 from tests.scrapyd.environments import SCRAPYD
 from tests.scrapyd.gate import Gate
 from tests.scrapyd.listed import listed_differences, rows_without_calls
-from tests.scrapyd.real import scrapyd, weft
+from tests.scrapyd.real import ZONE_NAME, scrapyd, weft
 from tests.scrapyd.steps import Step, play
 from tests.servers.server import Server
 
@@ -53,7 +53,7 @@ def played(server: Server, name: str, port: int, steps: Sequence[Step]) -> Playe
 
 
 def played_on_scrapyd() -> Played:
-    with scrapyd() as server:
+    with scrapyd(ZONE_NAME) as server:
         return played(server, "scrapyd", server.port, STEPS)
 
 
