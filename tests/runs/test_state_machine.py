@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.conftest import empty, plain_engine, sqlite_copy
+from tests.conftest import empty, sqlite_copy
 from tests.runs.machine import IllegalStep, RunMachine, check_steps
 from weft.events import Event
 from weft.runs.model import ENDED, TRANSITIONS, RunState
@@ -37,7 +37,7 @@ def test_states_move_only_along_the_graph_on_sqlite(
 
 def test_states_move_only_along_the_graph_on_postgresql(postgres_url: str) -> None:
     def emptied() -> str:
-        empty(plain_engine(postgres_url))
+        empty(postgres_url)
         return postgres_url
 
     drive(emptied, examples=10, steps=25)
