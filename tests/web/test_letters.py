@@ -124,6 +124,17 @@ async def test_what_was_typed_is_kept_where_the_letter_was_changed_meanwhile(app
     assert (await app.letters.get(letter)).body == b"mine"
 
 
+async def test_what_was_typed_is_kept_where_the_session_has_ended(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    letter = await kept(app)
+    page = await surfer.get(f"/letters/{letter}")
+    await surfer.send("/logout", page.fields)
+    answer = await surfer.send(f"/letters/{letter}", page.fields | {"body": "all <that> I typed", "act": "save"})
+    assert answer.status == 401
+    assert "all &lt;that&gt; I typed" in answer.text
+    assert (await app.letters.look(letter)).revision == 1
+
+
 async def test_what_is_wrong_with_a_text_stands_beside_its_field(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     answer = await sent(surfer, await kept(app, b"\xff\xfe"), "save", body="no Base64!")

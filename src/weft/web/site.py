@@ -123,11 +123,12 @@ def _response(shown: Page | Onward, visit: Visit, *, wants_json: bool) -> Respon
 
 
 def _problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> Page | Onward:
-    """Why there is nothing to show; whoever is not logged in is asked to do so, and comes back."""
+    """Why there is nothing to show, with what was typed; who is not logged in is asked to do so, and comes back."""
     problem, headers = _problem(error, visit)
-    if problem.status == 401 and not wants_json and visit.request.scope["path"] != LOGIN:
+    typed = visit.form.get("body", "")
+    if problem.status == 401 and not typed and not wants_json and visit.request.scope["path"] != LOGIN:
         return Onward(f"{LOGIN}?next={quote(_back(visit.request), safe='')}")
-    return Page("problem.html", {"problem": problem}, problem, status=problem.status, headers=headers)
+    return Page("problem.html", {"problem": problem, "typed": typed}, problem, status=problem.status, headers=headers)
 
 
 def _back(request: Request) -> str:
