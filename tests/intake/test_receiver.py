@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ from weft.errors import InboxDown
 from weft.intake.letter import Wanted
 from weft.intake.receiver import Receiver
 from weft.intake.replying import Replier
+from weft.ports import Reply
 from weft.tasks.model import ProjectSettings
 
 pytestmark = on_sqlite
@@ -88,7 +89,8 @@ async def receiving(*receivers: Receiver) -> AsyncIterator[None]:
 
     async def work(receiver: Receiver) -> None:
         while True:
-            await receiver.tick()
+            with suppress(ZeroDivisionError):
+                await receiver.tick()
 
     working = [asyncio.create_task(work(each)) for each in receivers]
     try:
@@ -234,6 +236,28 @@ async def test_a_weft_that_dies_between_commit_and_acknowledgement_makes_no_seco
     await later.inbox.close()
     assert await scene.count() == 11
     assert await scene.queue.left() == 0
+
+
+@pytest.mark.parametrize("fault", [InboxDown("mq", "cut off"), ZeroDivisionError("a bug")], ids=["cut off", "bug"])
+async def test_messages_whose_sender_could_not_be_told_come_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """The line that messages come on may be well while the other one is not."""
+    app, receiver, _ = await scene.another()
+    reply, faults = receiver.inbox.reply, [fault]
+
+    async def failing(replies: Sequence[Reply]) -> None:
+        if faults:
+            raise faults.pop()
+        await reply(replies)
+
+    monkeypatch.setattr(receiver.inbox, "reply", failing)
+    await scene.queue.put(*orders(3, reply_to=scene.answers))
+    async with receiving(receiver):
+        await eventually(lambda: let_go(app) == 3)
+    assert not faults
+    assert await scene.count() == 3
+    assert len(await scene.told()) == 3
 
 
 async def test_messages_stay_where_they_are_while_the_database_is_away(

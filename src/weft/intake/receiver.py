@@ -56,14 +56,24 @@ class Receiver:
         """Receive once, and see to all that came; return how many messages that were."""
         try:
             messages = await self.inbox.receive(MOST_AT_ONCE, LISTEN_SECONDS)
+            taken = await self._see_to(messages) if messages else []
             self._answered()
-            taken = await self._take(messages) if messages else []
-            await self._let_go(taken)
         except InboxDown as problem:
             await self._silent(problem)
             return 0
         await asyncio.sleep(_pause(taken))
         return len(messages)
+
+    async def _see_to(self, messages: Sequence[Message]) -> list[Taken]:
+        """Take messages and let go of them. Where that fails the inbox begins anew: what nobody has let go of would
+        else stay with this process, count as underway for ever, and leave no place for others."""
+        try:
+            taken = await self._take(messages)
+            await self._let_go(taken)
+        except Exception:
+            await self.inbox.close()
+            raise
+        return taken
 
     async def _take(self, messages: Sequence[Message]) -> list[Taken]:
         """What came of them, as soon as the database is there to tell."""
