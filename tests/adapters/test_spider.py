@@ -196,7 +196,7 @@ async def test_zygotes_without_runs_are_let_go_beyond_a_number(
     [
         ({}, "spider.spider is None"),
         ({"spider": "a", "args": ["b"]}, "spider.args is"),
-        ({"spider": "a", "args": {"not a name": 1}}, "spider.args is"),
+        ({"spider": "a", "args": {"not=a name": 1}}, "spider.args is"),
         ({"spider": "a", "settings": 3}, "spider.settings is 3"),
         ({"spider": "a", "isolation": "L9"}, "spider.isolation is 'L9'; it must be L0, L1 or L2"),
         ({"spider": "a", "limits": {"memory": 1}}, "a field of limits is 'memory'"),
