@@ -7,7 +7,7 @@ import re
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +40,7 @@ def scrapydweb(*ports: int) -> Iterator[ScrapydWeb]:
         answers=lambda running: ScrapydWeb(running.url).answers(),
     )
     with Server(kind, {"ports": " ".join(map(str, ports))}) as running:
-        yield ScrapydWeb(running.url)
+        yield ScrapydWeb(running.url, reached=re.findall(r":(\d+)_+ True", running.output()))
 
 
 def _write_settings(running: Server) -> None:
@@ -51,14 +51,15 @@ def _write_settings(running: Server) -> None:
     servers = [server.replace('"6800", ""', f'"{port}", "{group}"').replace("ada", USER) for group, port in groups]
     ours = f'SCRAPYDWEB_BIND = "127.0.0.1"\nSCRAPYDWEB_PORT = {running.port}\nDATA_PATH = "{running.data}"\n'
     (running.directory / SETTINGS).write_text(told.replace(written, f"[{', '.join(servers)}]") + ours)
-    running.environment["CRAWL_PASSWORD"] = PASSWORD
+    running.environment |= {"CRAWL_PASSWORD": PASSWORD, "PYTHONUNBUFFERED": "1"}
 
 
 class ScrapydWeb:
     """Opens pages about one of its Scrapyd servers, which it calls nodes."""
 
-    def __init__(self, url: str, node: int = 1) -> None:
-        self.url, self._node = url, node
+    def __init__(self, url: str, node: int = 1, reached: Sequence[str] = ()) -> None:
+        self.url, self._node, self.reached = url, node, [int(port) for port in reached]
+        """The ports of the servers that answered when it was started; where none does, it ends."""
 
     def node(self, number: int) -> ScrapydWeb:
         return ScrapydWeb(self.url, number)

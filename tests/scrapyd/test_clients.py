@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from tests.cli.commanding import environment
 from tests.scrapyd.environments import SCRAPYD
-from tests.scrapyd.weft_up import PASSWORD, USER, Weft, wait_for, weft_up
+from tests.scrapyd.weft_up import PASSWORD, SLOTS, USER, Weft, wait_for, weft_up
 from tests.scrapyd.workplace import NAMES, Workplace, blocks, workplace
 
 BRIDGE = """
@@ -129,18 +130,18 @@ def told(weft: Weft, job: str) -> Any:
     return json.loads(weft.text(f"items/deployed/tells/{job}.jl"))
 
 
-class Api:
-    """python-scrapyd-api in an interpreter of its own, told what to call."""
+class Library:
+    """A client that is a library, in an interpreter of its own, told what to call."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def __call__(self, method: str, *arguments: str, **options: Any) -> Any:
+    def __call__(self, method: str, *arguments: Any, **options: Any) -> Any:
         said = self.say(method, *arguments, **options)
         assert "problem" not in said, said
         return said["answer"]
 
-    def say(self, method: str, *arguments: str, **options: Any) -> dict[str, Any]:
+    def say(self, method: str, *arguments: Any, **options: Any) -> dict[str, Any]:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps([method, arguments, options]) + "\n")
@@ -149,15 +150,44 @@ class Api:
         return said
 
 
-@pytest.fixture(scope="module")
-def api(weft: Weft) -> Iterator[Api]:
-    told = blocks("python")[0].replace("http://127.0.0.1:6800", weft.url).replace("ada", USER)
-    command, variables = [SCRAPYD.program("python"), "-c", told + BRIDGE], environment(CRAWL_PASSWORD=PASSWORD)
+@contextmanager
+def library(lines: str) -> Iterator[Library]:
+    """What ``lines`` call ``scrapyd``."""
+    command, variables = [SCRAPYD.program("python"), "-c", lines + BRIDGE], environment(CRAWL_PASSWORD=PASSWORD)
     with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Api(process)
+        yield Library(process)
 
 
-def test_versions_added_by_the_library_are_listed_and_deleted_one_by_one(api: Api, egg: str) -> None:
+@pytest.fixture(scope="module")
+def api(weft: Weft) -> Iterator[Library]:
+    """python-scrapyd-api, by the lines of our page."""
+    told = blocks("python")[0].replace("http://127.0.0.1:6800", weft.url).replace("ada", USER)
+    with library(told) as opened:
+        yield opened
+
+
+def test_the_library_of_scrapyd_client_does_all_that_it_can(
+    weft: Weft, deployed: Workplace, api: Library, egg: str
+) -> None:
+    made = f"from scrapyd_client import ScrapydClient\nscrapyd = ScrapydClient({weft.url!r}, {USER!r}, {PASSWORD!r})\n"
+    for version in ("1", "2"):
+        api("add_version", "whole", version, egg=egg)
+    with library(made) as client:
+        assert client("spiders", "whole", "*e*") == ["endless", "pages", "tells"]
+        assert client("versions", "whole") == ["1", "2"]
+        job = client("schedule", "whole", "endless", [["colour", "red"]])
+        wait_for(lambda: client("status", job)["currstate"] == "running")
+        assert client("daemonstatus")["running"] >= 1
+        assert [each["id"] for each in client("jobs", "whole")["running"]] == [job]
+        assert client("cancel", "whole", job)["prevstate"] == "running"
+        wait_for(lambda: client("status", job, "whole")["currstate"] == "finished")
+        assert client("delversion", "whole", "2")["status"] == "ok"
+        assert client("delproject", "whole")["status"] == "ok"
+        assert "whole" not in client("projects")
+        assert client.say("spiders", "whole") == {"problem": "ErrorResponse: project 'whole' not found"}
+
+
+def test_versions_added_by_the_library_are_listed_and_deleted_one_by_one(api: Library, egg: str) -> None:
     for version in ("1", "2"):
         assert api("add_version", "versions", version, egg=egg) == len(NAMES)
     assert "versions" in api("list_projects")
@@ -171,7 +201,7 @@ def test_versions_added_by_the_library_are_listed_and_deleted_one_by_one(api: Ap
 
 
 def test_the_library_schedules_with_settings_and_arguments_and_a_name(
-    weft: Weft, api: Api, deployed: Workplace
+    weft: Weft, api: Library, deployed: Workplace
 ) -> None:
     given = {"settings": {"USER_AGENT": "ours"}, "jobid": "named", "colour": "blue"}
     assert api("schedule", "deployed", "tells", **given) == "named"
@@ -182,7 +212,7 @@ def test_the_library_schedules_with_settings_and_arguments_and_a_name(
     assert told(weft, "named") == {"arguments": {"_job": "named", "colour": "blue"}, "user_agent": "ours"}
 
 
-def test_a_running_job_is_cancelled_by_the_library(api: Api, deployed: Workplace) -> None:
+def test_a_running_job_is_cancelled_by_the_library(api: Library, deployed: Workplace) -> None:
     job = api("schedule", "deployed", "endless")
     wait_for(lambda: api("job_status", "deployed", job) == "running")
     (running,) = [each for each in api("list_jobs", "deployed")["running"] if each["id"] == job]
@@ -192,21 +222,27 @@ def test_a_running_job_is_cancelled_by_the_library(api: Api, deployed: Workplace
     assert api("cancel", "deployed", job) is None
 
 
-def test_a_job_waits_as_pending_while_every_slot_is_taken(api: Api, deployed: Workplace) -> None:
-    taking = [api("schedule", "deployed", "endless") for _ in range(4)]
-    wait_for(lambda: all(api("job_status", "deployed", job) == "running" for job in taking))
-    waiting = api("schedule", "deployed", "pages", count="1")
+@pytest.fixture
+def taken(api: Library, deployed: Workplace) -> Iterator[list[str]]:
+    """Jobs that hold every slot until they are cancelled, at the latest when the test has ended."""
+    jobs = [api("schedule", "deployed", "endless") for _ in range(SLOTS)]
+    wait_for(lambda: all(api("job_status", "deployed", job) == "running" for job in jobs))
+    yield jobs
+    for job in jobs:
+        api("cancel", "deployed", job)
+
+
+def test_a_job_waits_as_pending_while_every_slot_is_taken(api: Library, taken: list[str]) -> None:
+    waiting, never = api("schedule", "deployed", "pages", count="1"), api("schedule", "deployed", "pages")
     assert api("job_status", "deployed", waiting) == "pending"
     (pending,) = [each for each in api("list_jobs", "deployed")["pending"] if each["id"] == waiting]
     assert (pending["spider"], pending["args"]["count"]) == ("pages", "1")
-    never = api("schedule", "deployed", "pages")
     assert api("cancel", "deployed", never) == "pending"
     assert api("job_status", "deployed", never) == ""
-    for job in taking:
-        api("cancel", "deployed", job)
+    assert api("cancel", "deployed", taken[0]) == "running"
     wait_for(lambda: api("job_status", "deployed", waiting) == "finished")
 
 
-def test_what_the_server_refuses_reaches_the_caller_of_the_library(api: Api, deployed: Workplace) -> None:
+def test_what_the_server_refuses_reaches_the_caller_of_the_library(api: Library, deployed: Workplace) -> None:
     refused = "ScrapydResponseError: spider 'nobody' not found"
     assert api.say("schedule", "deployed", "nobody") == {"problem": refused}

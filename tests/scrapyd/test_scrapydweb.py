@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.scrapyd.scrapydweb import Page, ScrapydWeb, scrapydweb
-from tests.scrapyd.weft_up import Weft, wait_for, weft_up
+from tests.scrapyd.weft_up import SLOTS, Weft, wait_for, weft_up
 from tests.scrapyd.workplace import NAMES, workplace
 
 SHOP = "shop"
@@ -98,6 +98,10 @@ def test_the_jobs_page_shows_pages_and_items_without_a_logparser(web: ScrapydWeb
     assert (job["pages"], job["items"]) == ("3", "3")
 
 
+def test_both_ports_of_weft_answer_when_scrapydweb_starts(web: ScrapydWeb, weft: Weft) -> None:
+    assert web.reached == [weft.scrapyd_port, weft.port]
+
+
 def test_the_port_of_weft_itself_serves_as_well(web: ScrapydWeb, finished: str) -> None:
     job = web.node(2).open("jobs", style="database").record(job=finished)
     assert (job["spider"], job["action"]) == ("pages", "Start")
@@ -129,6 +133,14 @@ def test_the_stats_page_is_drawn_from_what_weft_counted(web: ScrapydWeb, finishe
     assert (shown["finish_reason"], shown["log_warning_count"]) == ("finished", "3")
     assert "this is page 1" in page.text
     assert "item_scraped_count" in page.text
+
+
+def test_the_reports_of_jobs_tell_how_each_has_ended(web: ScrapydWeb, finished: str) -> None:
+    assert "Get the reports of running and finished jobs" in web.open("nodereports").text
+    report = web.open(f"log/report/shop/pages/{finished}").json
+    assert (report["finish_reason"], report["pages"], report["items"]) == ("finished", 3, 3)
+    assert report["log_categories"]["warning_logs"]["count"] == 3
+    assert report["latest_matches"]["latest_item"] == "{'number': 2}"
 
 
 def test_the_stats_that_weft_serves_agree_with_those_of_the_log(web: ScrapydWeb, finished: str) -> None:
@@ -172,6 +184,27 @@ def test_a_running_job_is_stopped_from_the_page(web: ScrapydWeb, button: str) ->
     assert int(running["pid"]) > 0
     assert web.open(f"api/{button}/shop/{job}").json["status"] == "ok"
     wait_for(lambda: job_on_page(web, job).get("finish"))
+
+
+@pytest.fixture
+def taken(web: ScrapydWeb) -> Iterator[list[str]]:
+    """Jobs that hold every slot until the test has ended."""
+    jobs = [run_spider(web, "endless", f"takes-{number}") for number in range(SLOTS)]
+    wait_for(lambda: all(job_on_page(web, job).get("start") for job in jobs))
+    yield jobs
+    for job in jobs:
+        assert web.open(f"api/stop/shop/{job}").json["prevstate"] == "running"
+    wait_for(lambda: all(job_on_page(web, job).get("finish") for job in jobs))
+
+
+def test_a_job_that_waits_is_shown_as_pending_and_can_be_taken_back(web: ScrapydWeb, taken: list[str]) -> None:
+    waiting = run_spider(web, "pages", "waits")
+    assert (job_on_page(web, waiting)["start"], job_on_page(web, waiting)["action"]) == ("", "Cancel")
+    page = web.open("jobs", style="classic")
+    assert "Pending (1)" in page.text
+    assert f"Running ({len(taken)})" in page.text
+    assert web.open(f"api/stop/shop/{waiting}").json["prevstate"] == "pending"
+    assert job_on_page(web, waiting) == {}
 
 
 def test_a_timer_task_fires_and_its_job_appears(web: ScrapydWeb) -> None:

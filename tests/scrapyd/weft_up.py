@@ -17,7 +17,7 @@ from tests.servers.server import Kind, Server, free_port
 from tests.waiting import eventually
 
 USER, PASSWORD = "admin", "a password of the tests"
-SLOTS = 4
+SLOTS = 2
 """How many jobs run at once."""
 PATIENCE_SECONDS = 60.0
 """How long processes may take to do what is waited for, on two busy cores."""
