@@ -19,7 +19,7 @@ from tests.scrapyd.real import PASSWORD, USER, scrapyd
 from tests.servers.server import Server
 
 PROJECT = "shop"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 OLD = time.time() - 86_400
 DONE = ("first", "second", "empty")
 """Jobs that have ended by themselves."""
