@@ -22,6 +22,8 @@ BENCHMARKS = [
     "spiders",
     "spider_items",
     "export",
+    "scrapyd_api",
+    "intake",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 
