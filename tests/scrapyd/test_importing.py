@@ -205,6 +205,8 @@ async def test_one_project_alone_is_taken(take: Taking) -> None:
         add_egg(take.folder, project, "1", egg())
         add_log(take.folder, "things", f"job-{project}", log_text(), project=project)
         add_pending(take.folder, project, {"name": "things", "_job": f"waits-{project}"})
+    add_log(take.folder, "things", "a", "x", project="not allowed")
+    add_finished(take.folder, ("not/allowed", "things", "a", "", ""))
     report = await take(project="two")
     assert counts(report) == {
         "eggs": (1, 0, 0),

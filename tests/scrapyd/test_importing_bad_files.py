@@ -257,6 +257,16 @@ async def test_a_job_that_has_ended_several_times_is_told(take: Taking) -> None:
     assert (await take.run("daily")).finished_at == moment(datetime.fromisoformat("2026-02-03T10:00:02.25"))
 
 
+@on_sqlite
+async def test_a_job_without_any_time_is_told(take: Taking) -> None:
+    add_finished(take.folder, ("shop", "prices", "a", "2026-02-01 10:00:00.5", "yesterday"))
+    add_finished(take.folder, ("shop", "prices", "b", None, None))
+    add_log(take.folder, "prices", "b", log_text())
+    report = await take()
+    assert refused(report) == {"shop/prices/a": "it has no file, and nothing says when it ended"}
+    assert (await take.run("b")).finished_at == 1_772_355_605_250_000
+
+
 LINES = b"""{"a": 1}
 not json
 

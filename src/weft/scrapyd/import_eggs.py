@@ -27,10 +27,9 @@ class EggImport:
 
     async def take(self, top: Path, only: str | None, report: Report, *, dry_run: bool) -> None:
         """Deploy every egg that is not there. One that does not work is told, and nothing of it is kept."""
-        found = await asyncio.to_thread(import_folders.eggs, top, report)
+        found = await asyncio.to_thread(import_folders.eggs, top, only, report)
         for project, versions in found.items():
-            if only in (None, project):
-                await self._take_project(top, project, versions, report, dry_run=dry_run)
+            await self._take_project(top, project, versions, report, dry_run=dry_run)
 
     async def _take_project(
         self, top: Path, project: str, versions: list[str], report: Report, *, dry_run: bool

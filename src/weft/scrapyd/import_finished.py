@@ -184,6 +184,8 @@ def all_jobs(conf: ScrapydConf, only: str | None, report: Report) -> list[Finish
     again: Counter[JobKey] = Counter()
     if (dbs := conf.place("dbs_dir")) is not None:
         for each in import_dbs.finished(dbs, report):
+            if only not in (None, each.key[0]):
+                continue
             if (problem := import_folders.problem_of(each.key)) is not None:
                 report.refuse(Kind.FINISHED, import_folders.shown("/".join(each.key)), problem)
             else:
@@ -194,9 +196,11 @@ def all_jobs(conf: ScrapydConf, only: str | None, report: Report) -> list[Finish
     ]
     for kind, name in ((Kind.LOG, "logs_dir"), (Kind.ITEMS, "items_dir")):
         if (top := conf.place(name)) is not None:
-            import_folders.merged(jobs, kind, import_folders.files_of_jobs(top, kind, report), report)
-    wanted = [each for each in jobs.values() if only in (None, each.key[0])]
-    return sorted(wanted, key=lambda each: (each.seen_at, each.key))
+            import_folders.merged(jobs, kind, import_folders.files_of_jobs(top, only, kind, report), report)
+    for key in [each.key for each in jobs.values() if not each.seen_at]:
+        report.refuse(Kind.FINISHED, "/".join(key), "it has no file, and nothing says when it ended")
+        del jobs[key]
+    return sorted(jobs.values(), key=lambda each: (each.seen_at, each.key))
 
 
 def _looked_at(conf: ScrapydConf, jobs: Sequence[Finished], report: Report) -> list[Found]:
@@ -229,7 +233,7 @@ def _times(found: Found) -> tuple[Moment, Moment]:
     job, end = found.job, found.end or LogEnd()
     latest = job.changed_at + SECOND if job.changed_at else None
     told = [None if at is None else min(at, latest or at) for at in (end.started_at, end.ended_at)]
-    ended = job.ended_at or told[1] or job.changed_at or job.started_at or 0
+    ended = job.ended_at or told[1] or job.changed_at
     began = job.started_at or told[0] or ended
     return min(began, ended), ended
 

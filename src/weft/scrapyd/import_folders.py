@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -23,16 +23,18 @@ LONGEST_SPIDER = 200
 ENDINGS = {Kind.EGG: ".egg", Kind.LOG: ".log", Kind.ITEMS: ".jl"}
 PASSED_OVER = (".json",)
 """Endings of files that other tools write beside logs."""
+ALLOWED = "it must be letters, digits, '.', '_' or '-', at most 100"
 NOT_PLAIN = "it is no plain file: links are not followed"
 
+Entry = tuple[str, int, Moment]
+"""Name, mode and when it was last written to."""
 
-def eggs(top: Path, report: Report) -> dict[str, list[str]]:
-    """The versions of each project, the oldest first."""
+
+def eggs(top: Path, only: str | None, report: Report) -> dict[str, list[str]]:
+    """The versions of each project, or of one, the oldest first."""
     found: dict[str, list[str]] = {}
     with folder_at(top) as folder:
-        for project in _folders(folder, "", Kind.EGG, report):
-            if not _is_project(project, project, Kind.EGG, report):
-                continue
+        for project in _projects(folder, only, Kind.EGG, report):
             with folder_at(project, folder) as inner:
                 files = [name for name, _ in _files(inner, project, Kind.EGG, report)]
             if files:
@@ -40,14 +42,12 @@ def eggs(top: Path, report: Report) -> dict[str, list[str]]:
     return found
 
 
-def files_of_jobs(top: Path, kind: Kind, report: Report) -> Iterator[tuple[JobKey, Moment]]:
-    """The logs or items of jobs, with when each was last written to."""
+def files_of_jobs(top: Path, only: str | None, kind: Kind, report: Report) -> Iterator[tuple[JobKey, Moment]]:
+    """The logs or items of jobs, of all projects or of one, with when each was last written to."""
     with folder_at(top) as folder:
-        for project in _folders(folder, "", kind, report):
-            if not _is_project(project, project, kind, report):
-                continue
+        for project in _projects(folder, only, kind, report):
             with folder_at(project, folder) as middle:
-                for spider in _folders(middle, project, kind, report):
+                for spider in _folders(_entries(middle), project, kind, report):
                     with folder_at(spider, middle) as inner:
                         for name, changed_at in _files(inner, f"{project}/{spider}", kind, report):
                             yield (project, spider, name.removesuffix(ENDINGS[kind])), changed_at
@@ -68,7 +68,7 @@ def problem_of(key: JobKey) -> str | None:
     """Why a job of this project, spider and name cannot be one of weft's; None where it can."""
     project, spider, job = key
     if not NAME.fullmatch(project):
-        return "its project has a name that weft does not allow: letters, digits, '.', '_' or '-', at most 100"
+        return f"its project has a name that is not allowed: {ALLOWED}"
     if not 0 < len(spider) <= LONGEST_SPIDER or not spider.isprintable():
         return f"the name of its spider must be 1 to {LONGEST_SPIDER} characters that print"
     try:
@@ -95,22 +95,23 @@ def shown(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _is_project(project: str, name: str, kind: Kind, report: Report) -> bool:
-    if NAME.fullmatch(project):
-        return True
-    why = "weft does not allow this name of a project: letters, digits, '.', '_' or '-', at most 100"
-    report.refuse(kind, shown(name), why)
-    return False
+def _projects(folder: int | None, only: str | None, kind: Kind, report: Report) -> Iterator[str]:
+    """The folders of projects whose names are allowed; those of others than ``only`` are passed over."""
+    for project in _folders([each for each in _entries(folder) if only in (None, each[0])], "", kind, report):
+        if NAME.fullmatch(project):
+            yield project
+        else:
+            report.refuse(kind, shown(project), f"this name of a project is not allowed: {ALLOWED}")
 
 
-def _folders(folder: int | None, above: str, kind: Kind, report: Report) -> list[str]:
+def _folders(entries: Sequence[Entry], above: str, kind: Kind, report: Report) -> list[str]:
     found = []
-    for name, mode, _ in _entries(folder):
+    for name, mode, _ in entries:
         if stat.S_ISDIR(mode):
             found.append(name)
         elif not name.startswith(".") and not name.endswith(PASSED_OVER):
             report.refuse(kind, shown(f"{above}/{name}".lstrip("/")), "it is no folder: links are not followed")
-    return sorted(found)
+    return found
 
 
 def _files(folder: int | None, above: str, kind: Kind, report: Report) -> list[tuple[str, Moment]]:
@@ -127,8 +128,8 @@ def _files(folder: int | None, above: str, kind: Kind, report: Report) -> list[t
     return found
 
 
-def _entries(folder: int | None) -> list[tuple[str, int, Moment]]:
-    """What lies in a folder: name, mode and when it was last written to."""
+def _entries(folder: int | None) -> list[Entry]:
+    """What lies in a folder, by name."""
     if folder is None:
         return []
     found = []
