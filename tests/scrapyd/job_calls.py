@@ -44,7 +44,7 @@ FINISHED: list[Step] = [
 ]
 
 TOLD: list[Step] = [
-    order("schedule-tells", "eleven", spider="tells", setting="A=1=2", x="1", y=""),
+    order("schedule-tells", "eleven", ("start-url", "a b&c=d"), spider="tells", setting="A=1=2", x="1", y=""),
     order("schedule-tells-of-version", "twelve", ("_version", "0.2"), ("setting", "BOT_NAME=b"), spider="tells"),
     Until("twelve", "finished"),
     page("items-told", "/items/shop/tells/eleven.jl"),
