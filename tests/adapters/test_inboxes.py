@@ -23,7 +23,7 @@ from weft.adapters import registry
 from weft.adapters.inboxes import rabbitmq
 from weft.adapters.inboxes.rabbitmq import RabbitInbox
 from weft.adapters.inboxes.redis import RedisInbox
-from weft.errors import Invalid, Misconfigured
+from weft.errors import InboxDown, Invalid, Misconfigured
 from weft.ports import Message, Reply
 
 
@@ -133,6 +133,55 @@ async def test_a_queue_that_is_there_may_have_any_shape(rabbitmq_server: Server)
     await connection.close()
 
 
+async def test_a_sender_whose_queue_is_full_keeps_no_other_from_being_told(
+    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
+) -> None:
+    await queue.put(Put(b"x", reply_to=f"{queue.name}-open"))
+    connection = await aiormq.connect(rabbitmq_server.url)
+    full: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await (await connection.channel()).queue_declare(f"{queue.name}-full", durable=True, arguments=full)
+    names = [f"{queue.name}-full"] * 5 + [f"{queue.name}-open"]
+    await inbox.reply([Reply(to=name, correlation_id="", body=b"told") for name in names])
+    assert [each.body for each in await queue.taken_from(f"{queue.name}-open")] == [b"told"]
+    await connection.close()
+
+
+async def test_a_message_that_cannot_be_put_back_is_not_lost(rabbitmq_server: Server) -> None:
+    queue = RabbitQueue(rabbitmq_server, f"test-{uuid.uuid4().hex}")
+    connection = await aiormq.connect(rabbitmq_server.url)
+    channel = await connection.channel()
+    full: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await channel.queue_declare(queue.name, durable=True, arguments=full)
+    await channel.basic_publish(b"held", routing_key=queue.name)
+    inbox = RabbitInbox(queue.url, 1)
+    [message] = await received(inbox, 1)
+    await channel.basic_publish(b"waiting", routing_key=queue.name)
+    with pytest.raises(InboxDown):
+        await inbox.put_back([message] * 2)
+    await inbox.close()
+    await eventually(lambda: is_left(queue, 2))
+    await connection.close()
+    await queue.close()
+
+
+async def is_left(queue: RabbitQueue, count: int) -> bool:
+    channel = await queue._channel()
+    return bool((await channel.queue_declare(queue.name, passive=True)).message_count == count)
+
+
+async def test_dead_letters_that_somebody_else_keeps_for_himself_hold_up_nobody(
+    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
+) -> None:
+    connection = await aiormq.connect(rabbitmq_server.url)
+    await (await connection.channel()).queue_declare(queue.dead, exclusive=True)
+    await queue.put(Put(b"bad"))
+    [message] = await received(inbox, 1)
+    await inbox.bury([(message, "bad")])
+    await inbox.done([message])
+    await connection.close()
+    assert await inbox.receive(1, 0.3) == []
+
+
 async def test_a_queue_that_is_deleted_is_made_again(
     queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
 ) -> None:
@@ -144,7 +193,7 @@ async def test_a_queue_that_is_deleted_is_made_again(
     async def gone() -> bool:
         try:
             return not await inbox.receive(1, 0.1) and inbox._line is not None and inbox._line.is_open
-        except rabbitmq.InboxDown:
+        except InboxDown:
             return False
 
     await eventually(gone)

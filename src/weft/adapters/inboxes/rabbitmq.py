@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import ChannelAccessRefused, ChannelClosed, DeliveryError
 from pamqp import commands as spec
 
 from weft.adapters.brokers.amqp import Line, parse_address
@@ -20,6 +22,8 @@ from weft.adapters.brokers.attempts import fault_of
 from weft.adapters.inboxes.careful import CarefulLine
 from weft.errors import InboxDown, Misconfigured
 from weft.ports import Message, Reply
+
+log = logging.getLogger(__name__)
 
 QUEUE = "scraper_tasks"
 OPEN_SECONDS = 5.0
@@ -34,6 +38,9 @@ MOST_BYTES = 64_000_000
 MOST_DEAD = {"x-max-length": 100_000, "x-overflow": "drop-head"}
 PERSISTENT = 2
 LONGEST_SHORT = 255
+
+REFUSALS = (DeliveryError, ChannelAccessRefused)
+"""The server is there, and does not want to have a message."""
 
 Publishing = tuple[str, bytes, spec.Basic.Properties]
 
@@ -82,7 +89,8 @@ class RabbitInbox:
         await self._guarded(_acknowledge(line, together[-1:] or tags, multiple=bool(together)), line)
 
     async def put_back(self, messages: Sequence[Message]) -> None:
-        await self._publish([(self._queue, each.body, _properties(each, each.headers)) for each in messages])
+        copies = [(self._queue, each.body, _properties(each, each.headers)) for each in messages]
+        await self._publish(copies, surely=True)
         await self.done(messages)
 
     async def bury(self, messages: Sequence[tuple[Message, str]]) -> None:
@@ -114,7 +122,7 @@ class RabbitInbox:
 
     async def _subscribe(self, line: Line) -> None:
         await line.open()
-        await line.declare(self._queue)
+        await _declared(line, self._queue)
         await line.channel.basic_qos(prefetch_count=self._prefetch)
         line.channel.closing.add_done_callback(self._hung_up)
         # The server takes a consumer away when its queue is deleted or moves: begin again.
@@ -152,11 +160,17 @@ class RabbitInbox:
             raise InboxDown(self._name, "the connection was closed")
         await asyncio.sleep(GATHER_SECONDS)
 
-    async def _publish(self, messages: Iterable[Publishing], *, declare: str = "") -> None:
-        if not (wanted := list(messages)):
+    async def _publish(self, messages: Sequence[Publishing], *, declare: str = "", surely: bool = False) -> None:
+        """Return when the server has them; what it refuses to have is an error only where it is ``surely`` wanted."""
+        if not messages:
             return
         line = await self._publishing()
-        await self._guarded(_confirmed(line, wanted, declare), line)
+        fault = await fault_of(_confirmed(line, messages, declare), timeout=PUBLISH_SECONDS, hang_up=line.cut)
+        if fault is None:
+            return
+        if surely or not isinstance(fault, REFUSALS):
+            raise self._down(line, fault) from fault
+        log.warning("nobody can be told there", extra={"inbox": self._name, "why": repr(fault)})
 
     async def _publishing(self) -> Line:
         async with self._opening:
@@ -167,11 +181,14 @@ class RabbitInbox:
             return self._publisher
 
     async def _guarded(self, work: Coroutine[Any, Any, None], line: Line, timeout: float = PUBLISH_SECONDS) -> None:
-        """Do it; a line on which it fails is cut, so that the next call begins with a new one."""
         fault = await fault_of(work, timeout=timeout, hang_up=line.cut)
         if fault is not None:
-            line.cut()
-            raise InboxDown(self._name, fault) from fault
+            raise self._down(line, fault) from fault
+
+    def _down(self, line: Line, fault: BaseException) -> InboxDown:
+        """Cut the line, so that the next call begins with a new one."""
+        line.cut()
+        return InboxDown(self._name, fault)
 
 
 async def _acknowledge(line: Line, tags: Iterable[int], *, multiple: bool) -> None:
@@ -181,11 +198,25 @@ async def _acknowledge(line: Line, tags: Iterable[int], *, multiple: bool) -> No
 
 async def _confirmed(line: Line, messages: Sequence[Publishing], declare: str) -> None:
     if declare:
-        await line.declare(declare)
+        await _declared(line, declare)
     channel = line.channel
-    await asyncio.gather(
-        *(channel.basic_publish(body, routing_key=to, properties=about, wait=False) for to, body, about in messages)
+    answers = await asyncio.gather(
+        *(channel.basic_publish(body, routing_key=to, properties=about, wait=False) for to, body, about in messages),
+        return_exceptions=True,
     )
+    faults = [answer for answer in answers if isinstance(answer, BaseException)]
+    forbidden = [fault for fault in faults if isinstance(fault, ChannelAccessRefused)]
+    others = [fault for fault in faults if not isinstance(fault, REFUSALS)]
+    if faults:  # one that is forbidden closes the channel on the others
+        raise [*forbidden, *others, *faults][0]
+
+
+async def _declared(line: Line, name: str) -> None:
+    """Make a queue, if we may. What is there may be used whatever it is; what is not, its first use tells."""
+    try:
+        await line.declare(name)
+    except ChannelClosed as refusal:
+        log.warning("queue not made", extra={"queue": name, "why": str(refusal)})
 
 
 def _message(delivered: DeliveredMessage, line: Line) -> Message:
