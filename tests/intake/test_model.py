@@ -98,6 +98,24 @@ def test_what_is_wrong_is_said_in_one_sentence(text: bytes, says: str) -> None:
     assert says in refusal(text)
 
 
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_what_is_nested_deeply_is_refused_before_anybody_reads_it() -> None:
+    assert order_of(body(args={"a": nested(62)})).args
+    too_deep = "it may be nested 64 deep at most"
+    assert too_deep in refusal(body(args={"a": nested(63)}))
+    assert too_deep in refusal(enveloped(args={"a": nested(62)}))
+    for depth in (500, 900, 950, 970, 980, 990, 995, 1000, 1010):
+        text = b"[" * depth + b"]" * depth
+        assert "it" in refusal(b'{"task_id": "a", "project": "p", "spider": "s", "priority": %b}' % text)
+        assert "it must be a JSON object" in refusal(text)
+
+
 def test_the_largest_message_is_understood() -> None:
     padding = "x" * (LARGEST_BODY - len(body(args={"a": ""})))
     assert order_of(body(args={"a": padding})).args["a"] == padding

@@ -205,6 +205,23 @@ async def test_a_message_that_surprises_everybody_makes_a_letter_alone(
     assert await reasons(app) == ["it could not be taken: nobody thought of this"]
 
 
+@on_sqlite
+async def test_a_message_that_surprises_who_reads_it_makes_a_letter_alone(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same where orders are understood, before anything is written."""
+    await a_version(app, "shop")
+
+    def refusing(kind: str, spec: Any) -> None:
+        if spec["args"] == {"odd": 1}:
+            raise ZeroDivisionError("nobody thought of this")
+
+    monkeypatch.setattr(app.intake, "_check_spec", refusing)
+    taken = await take(app, body("a"), body("odd", args={"odd": 1}), body("b"))
+    assert outcomes(taken) == [ACCEPTED, DEAD, ACCEPTED]
+    assert await reasons(app) == ["it could not be taken: nobody thought of this"]
+
+
 async def test_two_processes_that_take_the_same_message_make_one_run(another_app: OpenApp) -> None:
     first, second = await another_app(), await another_app()
     await a_version(first, "shop")

@@ -51,8 +51,8 @@ class Intake:
         Raises ``DatabaseDown`` where nobody can tell. What else goes wrong is the fault of one message, so each is then
         taken alone.
         """
-        asked = [self._asked(source, message) for message in messages]
         try:
+            asked = [self._asked(source, message) for message in messages]
             return await self._db.transact(lambda tx: self._take(tx, source, asked))
         except DatabaseDown:
             raise

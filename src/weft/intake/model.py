@@ -7,7 +7,7 @@ envelope (``envelope.py``) with the action ``execute_spider`` and such an object
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ LARGEST_BODY = 1_000_000
 LONGEST_TEXT = 200
 LONGEST_ADDRESS = 250
 HIGHEST_PRIORITY = 1000
+DEEPEST = 64
 
 WANTED = "it must be a JSON object with task_id, project and spider"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -129,8 +130,24 @@ def _object(body: bytes) -> dict[str, Any]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid("the message", body[:60], f"{WANTED} ({error})") from error
     if not isinstance(given, dict):
-        raise Invalid("the message", given, WANTED)
+        raise Invalid("the message", NOT_SHOWN if _is_deep(given) else given, WANTED)
+    if _is_deep(given):
+        raise Invalid("the message", NOT_SHOWN, f"it may be nested {DEEPEST} deep at most")
     return given
+
+
+def _is_deep(given: object) -> bool:
+    """Whether it is nested so deeply that whoever reads it later, in a deeper place, could not."""
+    level = [given]
+    for _ in range(DEEPEST):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def _inside(given: object) -> Iterable[object]:
+    return given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
 
 
 def _order(given: Mapping[str, Any], correlation: str) -> Order:
