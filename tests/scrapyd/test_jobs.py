@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.scrapyd.conftest import a_version
@@ -121,6 +121,27 @@ async def test_a_full_queue_refuses_the_next_job_and_no_other(app: App) -> None:
     answers = await asyncio.gather(*(app.jobs.schedule(job(name)) for name in "abcd"), return_exceptions=True)
     assert sum(isinstance(each, QueueFull) for each in answers) == 2
     assert len((await app.jobs.listing()).pending) == 2
+
+
+@on_sqlite
+async def test_a_list_asks_the_database_as_often_however_long_it_is(app: App) -> None:
+    await a_version(app)
+    asked: list[str] = []
+    event.listen(app.db.engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+
+    async def statements() -> int:
+        asked.clear()
+        await app.jobs.listing()
+        await app.jobs.counts()
+        return len(asked)
+
+    few = await statements()
+    for number in range(40):
+        await app.jobs.schedule(job(f"j{number}"))
+    await worked_off(app, 30)
+    found = await app.jobs.listing()
+    assert (len(found.pending), len(found.finished)) == (10, 30)
+    assert await statements() == few > 0
 
 
 @on_sqlite

@@ -43,12 +43,16 @@ class Fields:
         self.has_egg = False
 
     def begin(self, name: bytes) -> None:
-        self._name, self._count = name, self._count + 1
+        self._name = name
         self._add_size(False, len(name) + 1)
-        if self._count > MOST_FIELDS:
-            raise Refused("too_large", f"a form may have at most {MOST_FIELDS} fields")
         if name == EGG and self._file is not None and not self.has_egg:
             self._egg = self._file.open("xb")
+
+    def count(self, more: int = 1) -> None:
+        """Refuse a form of so many pieces that to look at each takes long, whether they are fields or not."""
+        self._count += more
+        if self._count > MOST_FIELDS:
+            raise Refused("too_large", f"a form may have at most {MOST_FIELDS} fields")
 
     def write(self, data: bytes) -> None:
         self._add_size(self._egg is not None, len(data))
@@ -83,6 +87,7 @@ class Urlencoded:
         self._fields, self._name, self._open, self._cut = fields, b"", False, b""
 
     def write(self, data: bytes) -> None:
+        self._fields.count(data.count(b"&"))
         first, *others = data.split(b"&")
         self._more(first)
         for piece in others:
@@ -124,11 +129,12 @@ async def read_form(request: Request, values: Values, file: Path | None, largest
     parser = _parser(request, fields)
     if parser is None:
         return False
-    _check_length(request, (largest * 3 if file is not None else 0) + 2 * LARGEST_FORM)
+    most = (largest * 3 if file is not None else 0) + 2 * LARGEST_FORM
+    _check_length(request, most)
     seconds = BODY_SECONDS if file is None else EGG_SECONDS
     try:
         async with asyncio.timeout(seconds):
-            await _read(request, parser)
+            await _read(request, parser, most)
     except TimeoutError:
         raise Refused("too_slow", f"the form did not arrive within {seconds:g} s") from None
     finally:
@@ -162,7 +168,7 @@ def _multipart(kind: str, fields: Fields) -> Parser:
     def end_header() -> None:
         nonlocal is_named
         name = parse_options_header(bytes(value))[1].get(b"name")
-        if bytes(header).lower() == b"content-disposition" and name is not None:
+        if bytes(header).lower() == b"content-disposition" and name is not None and not is_named:
             fields.begin(name)
             is_named = True
         header.clear()
@@ -184,6 +190,7 @@ def _multipart(kind: str, fields: Fields) -> Parser:
     return MultipartParser(
         boundary,
         {
+            "on_part_begin": fields.count,
             "on_header_field": name_header,
             "on_header_value": fill_header,
             "on_header_end": end_header,
@@ -196,14 +203,21 @@ def _multipart(kind: str, fields: Fields) -> Parser:
 def _check_length(request: Request, most: int) -> None:
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > most:
-        raise Refused("too_large", f"the form may have at most {most} bytes")
+        raise _too_large(most)
 
 
-async def _read(request: Request, parser: Parser) -> None:
+def _too_large(most: int) -> Refused:
+    return Refused("too_large", f"the form may have at most {most} bytes")
+
+
+async def _read(request: Request, parser: Parser, most: int) -> None:
     """Small forms are parsed at once; of a large one each piece is, beside everything else."""
-    gathered = bytearray()
+    gathered, left = bytearray(), most
     async for piece in request.stream():
         gathered += piece
+        left -= len(piece)
+        if left < 0:  # it came without a length
+            raise _too_large(most)
         if len(gathered) >= GATHERED:
             await asyncio.to_thread(_write, parser, bytes(gathered))
             gathered.clear()
