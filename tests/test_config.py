@@ -254,6 +254,8 @@ SECRETS = [
     ("postgresql://weft:s3c\nret@db/weft", "postgresql://weft:••••@db/weft"),
     ("postgresql://db/weft?user=weft&password=s3cret", "postgresql://db/weft?user=weft&password=••••"),
     ("postgresql://db/weft?sslpassword=s3cret&x=1", "postgresql://db/weft?sslpassword=••••&x=1"),
+    ("redis://cache/0,amqp://weft:s3cret@mq", "redis://cache/0,amqp://weft:••••@mq"),
+    ("amqp://a:s3cret@mq, redis://:s3c,ret@cache?stream=x", "amqp://a:••••@mq, redis://:••••@cache?stream=x"),
 ]
 
 

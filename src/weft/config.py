@@ -188,8 +188,10 @@ class Config:
 
 
 def hidden(text: str) -> str:
-    """``text`` with the password of a URL as dots, whatever characters it has; rather too much than too little."""
-    return _IN_QUERY.sub(r"\1••••", _IN_ADDRESS.sub(r"\1:••••@", text))
+    """``text``, which may be URLs separated by commas, with the password of each as dots, whatever characters it has;
+    rather too much than too little."""
+    urls = _BETWEEN.split(text)
+    return "".join(_IN_QUERY.sub(r"\1••••", _IN_ADDRESS.sub(r"\1:••••@", each)) for each in urls)
 
 
 def shown(value: object) -> str:
@@ -256,5 +258,6 @@ _CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,62}", re.ASCII)
 _GATEWAY = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_BETWEEN = re.compile(r"(,\s*)(?=\w[\w+.-]*://)")
 _IN_ADDRESS = re.compile(r"^(\w[\w+.-]*://[^:/?#@]*):.*@", re.DOTALL)
 _IN_QUERY = re.compile(r"([?&]\w*pass(?:word|wd)?=)[^&]*", re.IGNORECASE)

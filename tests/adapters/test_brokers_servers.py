@@ -24,6 +24,8 @@ from weft.errors import BrokerDown, Misconfigured
         (redis_broker, "redis://:hush@host:99999/0"),
         (redis_broker, "redis://:hush@host/first"),
         (redis_broker, "redis://:hush@host/-1"),
+        (redis_broker, "redis://user:hush/more@host"),
+        (redis_broker, "redis://user:6379/hush@host"),
         (redis_broker, "redis://"),
         (redis_broker, "http://user:hush@host"),
         (rabbitmq_broker, "amqp://user:hush@host:port/"),

@@ -49,8 +49,8 @@ class Address:
             parts = urlsplit(url)
             port = parts.port or 6379
             database = int(parts.path.strip("/") or 0)
-        except ValueError as error:
-            raise Misconfigured(f"the Redis address of the broker is wrong ({error}); {allowed}") from error
+        except ValueError:  # which may show a part of the password
+            raise Misconfigured(f"the Redis address of the broker is wrong; {allowed}") from None
         if parts.scheme not in ("redis", "rediss") or not parts.hostname or database < 0:
             raise Misconfigured(f"the Redis address of the broker is wrong; {allowed}")
         return cls(
