@@ -5,8 +5,9 @@ Each server is started when the first test asks for it, and ended with the sessi
 
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,10 +45,26 @@ DATABASES = ("sqlite", "postgres", "mariadb")
 OpenApp = Callable[..., Awaitable[App]]
 
 
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
+
+
+@contextmanager
+def in_memory() -> Iterator[None]:
+    """Temporary files are in memory meanwhile, where there is plenty: a server syncs as ever, and waits for no disk."""
+    before = tempfile.tempdir
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+        tempfile.tempdir = str(MEMORY)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
 def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
     """A missing server skips on a laptop, with the reason, and fails in CI."""
     try:
-        server = start()
+        with in_memory():
+            server = start()
     except servers.ServerMissing as missing:
         if os.environ.get("CI") == "true":
             raise
