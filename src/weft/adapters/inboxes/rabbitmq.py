@@ -114,6 +114,7 @@ class RabbitInbox:
                 self._came.clear()
                 self._held.clear()
                 self._count(-self._bytes)
+                _leave(self._line)
                 self._line = None
                 line = CarefulLine(self._url, [{}], self._room)
                 await self._guarded(self._subscribe(line), line, OPEN_SECONDS)
@@ -175,6 +176,7 @@ class RabbitInbox:
     async def _publishing(self) -> Line:
         async with self._opening:
             if self._publisher is None or not self._publisher.is_open:
+                _leave(self._publisher)
                 line = Line(self._url, [MOST_DEAD], confirms=True)
                 await self._guarded(line.open(), line, OPEN_SECONDS)
                 self._publisher = line
@@ -189,6 +191,12 @@ class RabbitInbox:
         """Cut the line, so that the next call begins with a new one."""
         line.cut()
         return InboxDown(self._name, fault)
+
+
+def _leave(line: Line | None) -> None:
+    """Hang up: a server that closes a channel keeps its connection open."""
+    if line is not None:
+        line.cut()
 
 
 async def _acknowledge(line: Line, tags: Iterable[int], *, multiple: bool) -> None:
