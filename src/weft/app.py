@@ -129,8 +129,9 @@ class App:
 
     def checks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What this process depends on; each raises where it does not answer."""
-        intake: dict[str, Callable[[], Awaitable[None]]] = {f"intake {e.inbox.name}": e.check for e in self.receivers}
-        return {"database": self.ping, "broker": self._hear, "blobs": self._keep} | intake
+        checks: dict[str, Callable[[], Awaitable[None]]] = {}
+        checks |= {"database": self.ping, "broker": self._hear, "blobs": self._keep}
+        return checks | {f"intake {place}": each.check for place, each in enumerate(self.receivers, 1)}
 
     async def _hear(self) -> None:
         """Raise where the broker does not answer. Nobody rings there; to wait a moment tells whether one would hear."""

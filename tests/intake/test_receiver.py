@@ -326,9 +326,8 @@ async def lease_of(hand: Hand, project: str) -> None:
 
 async def test_what_came_and_how_the_inbox_is_can_be_seen(scene: Scene) -> None:
     app, receiver, _ = await scene.another()
-    name = f"intake {receiver.inbox.name}"
-    with pytest.raises(InboxDown):
-        await app.checks()[name]()
+    with pytest.raises(InboxDown, match="it was not asked yet"):
+        await app.checks()["intake 1"]()
     await scene.queue.put(*orders(2), *orders(1), Put(b"?"), Put(b"!", reply_to=scene.answers))
 
     def counted(what: str) -> int:
@@ -336,7 +335,7 @@ async def test_what_came_and_how_the_inbox_is_can_be_seen(scene: Scene) -> None:
 
     async with receiving(receiver):
         await eventually(lambda: counted("dead") == 2)
-    await app.checks()[name]()
+    await app.checks()["intake 1"]()
     found = [counted(what) for what in ("received", "accepted", "known", "dead", "later", "replies")]
     assert found == [5, 2, 1, 2, 0, 1]
     assert app.meter.histograms["weft_intake_seconds", (receiver.inbox.name,)].total > 0
@@ -346,6 +345,6 @@ async def test_what_came_and_how_the_inbox_is_can_be_seen(scene: Scene) -> None:
             await receiver.tick()
         await eventually(lambda: receiver.tick() if receiver.fault is None else receiver.fault)
         with pytest.raises(InboxDown, match="does not answer"):
-            await app.checks()[name]()
+            await app.checks()["intake 1"]()
     finally:
         await asyncio.to_thread(scene.server.start)

@@ -48,9 +48,9 @@ class Receiver:
         self._failures = 0
 
     async def check(self) -> None:
-        """Raise where the inbox does not answer."""
+        """Raise where the inbox does not answer. Anybody may ask: they learn of what kind it is, not where."""
         if self.fault is not None:
-            raise InboxDown(self.inbox.name, self.fault)
+            raise InboxDown(self.inbox.name.partition(":")[0], self.fault)
 
     async def tick(self) -> int:
         """Receive once, and see to all that came; return how many messages that were."""
@@ -123,7 +123,7 @@ class Receiver:
     async def _silent(self, problem: InboxDown) -> None:
         if not self._failures:
             log.warning("inbox does not answer", extra=self._about(problem))
-        self.fault = str(problem)
+        self.fault = type(problem.__cause__ or problem).__name__
         self._failures += 1
         await asyncio.sleep(_delay(self._failures))
 
