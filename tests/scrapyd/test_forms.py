@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import on_sqlite
@@ -18,6 +18,7 @@ from weft.api.scrapyd.forms import MOST_FIELDS, Fields, Urlencoded, query_of
 PARTS = {"Content-Type": "multipart/form-data; boundary=cut"}
 
 
+@settings(deadline=None)  # on a busy machine a moment may be long
 @given(
     st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=20)), max_size=5),
     st.integers(min_value=1, max_value=7),
