@@ -87,3 +87,12 @@ def test_the_audit_log_tells_of_an_edit_on_this_machine(filled: Shell) -> None:
     [entry] = filled.document("audit", "list")
     assert (entry["action"], entry["target"]) == ("letters.edit", "letter 1")
     assert "swordfish" not in str(entry)
+
+
+def test_what_was_done_is_told_also_where_a_later_letter_is_not_there(filled: Shell) -> None:
+    filled.ok("letters", "edit", "1", "--body", written().decode())
+    answer = filled("letters", "resubmit", "1", "77")
+    assert (answer.code, answer.out, answer.err) == (1, "letter 1 is run 1\n", "there is no letter 77\n")
+    assert filled.act(kept) == 2
+    answer = filled("letters", "drop", "2", "1", "--yes")
+    assert (answer.code, answer.out, "was resubmitted already" in answer.err) == (1, "letter 2 is dropped\n", True)

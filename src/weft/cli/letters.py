@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from weft.cli.options import Command, Group, options_of, whole
 from weft.cli.output import LogText, ago, answer, fields, table
 from weft.cli.session import ask
-from weft.errors import Invalid
+from weft.errors import Invalid, WeftError
 
 if TYPE_CHECKING:
     from weft.app import App
     from weft.intake.letter import Letter, LetterState, OpenLetter, Resubmitted
+
+T = TypeVar("T")
+Batch: TypeAlias = tuple[list[T], WeftError | None]
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, add_completion=False, help="Messages from queues that could not become a run."
@@ -90,13 +93,16 @@ def resubmit(context: typer.Context, letter_ids: LetterIds) -> None:
     """Send dead letters in again, as they are written now; exit 1 where one is refused again."""
     from weft.documents.letters import resubmitted_document
 
-    async def work(weft: App) -> list[Resubmitted]:
-        done = [await weft.letters.resubmit(each) for each in letter_ids]
+    async def work(weft: App) -> Batch[Resubmitted]:
+        batch = await _one_by_one(letter_ids, weft.letters.resubmit)
         await weft.bell.flush()
-        return done
+        return batch
 
-    done = ask(context, work, changes=True)
-    answer(context, [resubmitted_document(each) for each in done], lambda: "\n".join(map(_outcome, done)))
+    done, problem = ask(context, work, changes=True)
+    if done or problem is None:
+        answer(context, [resubmitted_document(each) for each in done], lambda: "\n".join(map(_outcome, done)))
+    if problem is not None:
+        raise problem
     if any(each.refused is not None for each in done):
         raise typer.Exit(1)
 
@@ -114,12 +120,26 @@ def drop(
     named = ", ".join(map(str, letter_ids))
     confirm(context, f"drop letter {named}?", yes=yes)
 
-    async def work(weft: App) -> list[Letter]:
-        return [await weft.letters.drop(each) for each in letter_ids]
+    async def work(weft: App) -> Batch[Letter]:
+        return await _one_by_one(letter_ids, weft.letters.drop)
 
-    done = ask(context, work, changes=True)
+    done, problem = ask(context, work, changes=True)
     lines = [f"letter {each.id} is dropped" for each in done]
-    answer(context, [letter_document(each) for each in done], lambda: "\n".join(lines))
+    if done or problem is None:
+        answer(context, [letter_document(each) for each in done], lambda: "\n".join(lines))
+    if problem is not None:
+        raise problem
+
+
+async def _one_by_one(letter_ids: Sequence[int], change: Callable[[int], Awaitable[T]]) -> Batch[T]:
+    """What came of the letters, up to the first with which that could not be done; and why it could not."""
+    done: list[T] = []
+    for each in letter_ids:
+        try:
+            done.append(await change(each))
+        except WeftError as problem:
+            return done, problem
+    return done, None
 
 
 def _state(text: str) -> LetterState | None:
