@@ -205,6 +205,25 @@ async def test_a_message_that_surprises_everybody_makes_a_letter_alone(
     assert await reasons(app) == ["it could not be taken: nobody thought of this"]
 
 
+async def test_a_sender_is_told_although_there_is_no_room_for_all_headers(app: App) -> None:
+    await a_version(app, "shop")
+    many = {f"h-{number}": "x" * 100 for number in range(500)}
+    [taken] = await take(app, body("t-1", priority=-1), reply_to="answers", correlation_id="c-7", headers=many)
+    await app.letters.edit(taken.letter_id or 0, body("t-1"))
+    resubmitted = await app.letters.resubmit(taken.letter_id or 0)
+    await end(app, "succeeded")
+    [(who, _)] = await app.db.read(lambda tx: reply_store.ended(tx, SOURCE, 0, 10))
+    assert (who.run_id, who.reply_to, who.correlation_id) == (resubmitted.run_id, "answers", "c-7")
+
+
+async def test_messages_under_one_id_are_letters_of_their_own(app: App) -> None:
+    bodies = [b"bad %d" % number for number in range(5)]
+    for _ in range(2):
+        taken = [await app.intake.take(SOURCE, [message(each, id="same")]) for each in bodies]
+        assert len({each.letter_id for some in taken for each in some}) == 5
+    assert len(await reasons(app)) == 5
+
+
 @on_sqlite
 async def test_a_message_that_surprises_who_reads_it_makes_a_letter_alone(
     app: App, monkeypatch: pytest.MonkeyPatch

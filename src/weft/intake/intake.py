@@ -132,14 +132,15 @@ class Intake:
         return replace(taken, letter_id=letter_id)
 
     def _kept(self, tx: Transaction, source: str, message: Message, reason: str) -> int:
-        address = {"reply_to": message.reply_to, "correlation_id": message.correlation_id}
+        about = {"reply_to": message.reply_to, "correlation_id": message.correlation_id}
+        address = {name: value for name, value in about.items() if value}  # first: there is not room for all headers
         return letter_store.keep(
             tx,
             source=source,
             message_id=message.id,
             project=project_in(message.body),
             body=message.body,
-            headers=dict(message.headers) | {name: value for name, value in address.items() if value},
+            headers={**address, **message.headers, **address},
             reason=reason,
             at=self._clock(),
         )

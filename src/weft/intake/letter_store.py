@@ -105,12 +105,16 @@ def forget(tx: Transaction, before: Moment) -> int:
 
 
 def _known(tx: Transaction, source: str, message_id: str, body: bytes) -> int | None:
-    """The dead letter of this message. Bodies are compared here: most messages have come once, and they are large."""
+    """The dead letter of this message. Bodies are large and most messages have come once, so one is compared, in the
+    database, only where that may find something."""
     came = func.coalesce(letters.c.original, letters.c.body)
     same = and_(letters.c.source == source, letters.c.message_id == message_id)
     dead = same & (letters.c.state == LetterState.DEAD.value) & (func.length(came) == len(body))
-    rows = tx.rows(select(letters.c.id, came.label("came")).where(dead).order_by(letters.c.id))
-    return next((int(row.id) for row in rows if bytes(row.came) == body), None)
+    query = select(letters.c.id).where(dead).order_by(letters.c.id).limit(1)
+    if tx.value(query) is None:
+        return None
+    found = tx.value(query.where(came == body))
+    return None if found is None else int(found)
 
 
 def _letter(row: dict[str, Any]) -> Letter:
