@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 from tests.scrapyd.asking import RIGHT, Call
-from tests.scrapyd.eggs import ONE_SPIDER, egg, zipped
+from tests.scrapyd.eggs import ONE_SPIDER, egg
 from tests.scrapyd.job_calls import JOBS
 from tests.scrapyd.page_calls import EMPTY_PAGES
 from tests.scrapyd.real import USER
@@ -162,13 +162,13 @@ EGGS = [
     get("listversions-dotted", "listversions", project="shop"),
     deploy("addversion-newer", "shop", "0.2", egg()),
     get("listversions", "listversions", project="shop"),
-    get("listspiders", "listspiders", project="shop"),
     get("listspiders-of-version", "listspiders", project="shop", _version="0.1"),
     get("listspiders-unknown-version", "listspiders", project="shop", _version="7"),
     get("listspiders-version-traversal", "listspiders", project="shop", _version="../../x"),
     deploy("addversion-again", "shop", "0.1", egg(spiders=ONE_SPIDER)),
     get("listspiders-deployed-again", "listspiders", project="shop", _version="0.1"),
     get("listspiders-of-listed-version", "listspiders", project="shop", _version="0_1"),
+    get("listspiders", "listspiders", project="shop"),
     get("listversions-deployed-again", "listversions", project="shop"),
     deploy("addversion-nine", "dotted", "1.9", egg(spiders=ONE_SPIDER)),
     deploy("addversion-ten", "dotted", "1.10", egg()),
@@ -182,18 +182,15 @@ EGGS = [
         body=b"egg=" + b"".join(b"%%%02x" % byte for byte in egg(spiders=ONE_SPIDER)),
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     ),
-    deploy("addversion-revision", "revised", "r10", egg(spiders=ONE_SPIDER)),
-    deploy("addversion-older-revision", "revised", "r9", egg(spiders=ONE_SPIDER)),
-    get("listversions-revisions", "listversions", project="revised"),
+    deploy("addversion-revision", "stamped", "r9", egg(spiders=ONE_SPIDER)),
+    get("listversions-revision", "listversions", project="stamped"),
     get("listprojects", "listprojects"),
 ]
 
-ODD_NAMES = [
+ODD_VERSION = [
     deploy("addversion-version-traversal", "odd", "../2", egg(spiders=ONE_SPIDER)),
     get("listversions-version-traversal", "listversions", project="odd"),
     post("delversion-version-traversal", "delversion", project="odd", version="../2"),
-    deploy("addversion-project-with-space", "my shop", "1", egg(spiders=ONE_SPIDER)),
-    post("delproject-with-space", "delproject", project="my shop"),
 ]
 
 BROKEN = [
@@ -203,23 +200,22 @@ BROKEN = [
     post("delproject-settings-raise", "delproject", project="broken"),
     deploy("addversion-no-entry-point", "bare", "1", egg(entry="")),
     post("delproject-no-entry-point", "delproject", project="bare"),
-    deploy("addversion-any-zip", "zip", "1", zipped({"readme.txt": "no egg"})),
-    post("delproject-any-zip", "delproject", project="zip"),
 ]
 
 GOING = [
     post("delversion-unknown-version", "delversion", project="shop", version="7"),
+    post("delversion-first-version-counts", "delversion", ("version", "8"), project="shop", version="7"),
     post("delversion-listed-name", "delversion", project="shop", version="0_1"),
     get("listversions-one-left", "listversions", project="shop"),
-    post("delversion-last", "delversion", project="stamped", version="1794742186"),
-    get("listprojects-last-version-gone", "listprojects"),
-    get("listspiders-project-gone", "listspiders", project="stamped"),
-    post("delproject", "delproject", project="revised"),
     post("delversion-newest", "delversion", project="dotted", version="1.10"),
     get("listspiders-newest-gone", "listspiders", project="dotted"),
+    post("delversion-last", "delversion", project="dotted", version="1.9"),
+    get("listprojects-last-version-gone", "listprojects"),
+    get("listspiders-project-gone", "listspiders", project="dotted"),
+    post("delproject", "delproject", project="stamped"),
     get("listprojects-project-gone", "listprojects"),
-    post("delproject-again", "delproject", project="revised"),
-    post("delversion-first-version-counts", "delversion", ("version", "8"), project="shop", version="7"),
+    post("delproject-again", "delproject", project="stamped"),
+    get("status-of-deleted-project", "status", project="stamped", job="one"),
 ]
 
 LAST = [post("schedule-job-traversal", "schedule", project="shop", spider="things", jobid="../x")]
@@ -238,7 +234,7 @@ STEPS: list[Step] = [
     *CHANGING_NOTHING,
     *WRONG_PASSWORDS,
     *EGGS,
-    *ODD_NAMES,
+    *ODD_VERSION,
     *BROKEN,
     *JOBS,
     *GOING,
