@@ -41,7 +41,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             return _decoder.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Invalid("the message", data, f"{ALLOWED} ({error})") from error
+            raise Invalid("the message", data[:60].decode(errors="replace"), f"{ALLOWED} ({error})") from error
 
 
 _encoder = msgspec.json.Encoder()

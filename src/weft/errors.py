@@ -171,10 +171,9 @@ class InboxDown(BrokerDown):
 class OutboxDown(WeftError):
     """A queue that orders are put into does not answer."""
 
-    def __init__(self, outbox: str, why: object) -> None:
-        super().__init__(
-            f"the queue {outbox} does not answer ({_first_line(why)}); what it has not confirmed may be there or not"
-        )
+    def __init__(self, outbox: str, why: object, *, reached: bool) -> None:
+        left = "what it has not confirmed may be there or not" if reached else "nothing was sent"
+        super().__init__(f"the queue {outbox} does not answer ({_first_line(why)}); {left}")
 
 
 class Misconfigured(WeftError):

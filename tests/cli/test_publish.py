@@ -114,6 +114,7 @@ def test_a_queue_that_does_not_answer_is_told_without_its_password(shell: Shell,
     answer = shell("submit", option, f"{scheme}://weft:hushhush@127.0.0.1:{free_port()}", "--spider", "prices")
     assert (answer.code, answer.out) == (1, "")
     assert "does not answer" in answer.err
+    assert "nothing was sent" in answer.err
     assert "hushhush" not in answer.err
 
 

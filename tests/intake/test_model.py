@@ -67,7 +67,8 @@ def test_an_envelope_without_a_service_is_refused() -> None:
     [
         (b"", "it is empty"),
         (b"  \n", "it is empty"),
-        (b"not json", "it must be a JSON object with task_id, project and spider"),
+        (b"not json", "the message is 'not json'; it must be a JSON object with task_id, project and spider"),
+        (b"\0\xff", "the message is '\\x00\ufffd'; it must be a JSON object"),
         (b"\xff\xfe", "it must be a JSON object"),
         (b"[1, 2]", "it must be a JSON object"),
         (b'"text"', "it must be a JSON object"),

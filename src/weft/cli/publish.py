@@ -14,7 +14,7 @@ import typer
 from weft.cli.options import number, options_of, whole
 from weft.cli.output import answer
 from weft.cli.run import pairs
-from weft.errors import Invalid
+from weft.errors import NOT_SHOWN, Invalid
 
 if TYPE_CHECKING:
     from weft.ports import Message, Outbox, Reply
@@ -113,7 +113,8 @@ def _line(document: Told) -> str:
 
 def _url(rabbitmq: str, redis: str) -> str:
     if bool(rabbitmq) == bool(redis):
-        raise Invalid("--rabbitmq", rabbitmq and "given with --redis", "one of --rabbitmq and --redis must be given")
+        given = "both are" if rabbitmq else "none is"
+        raise Invalid("the queue", NOT_SHOWN, f"{given} given; one of --rabbitmq and --redis must be given")
     for option, url, schemes in (("--rabbitmq", rabbitmq, ("amqp", "amqps")), ("--redis", redis, ("redis", "rediss"))):
         if url and url.partition(":")[0] not in schemes:
             raise Invalid(

@@ -128,7 +128,7 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         given = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid("the message", body[:60], f"{WANTED} ({error})") from error
+        raise Invalid("the message", body[:60].decode(errors="replace"), f"{WANTED} ({error})") from error
     if not isinstance(given, dict):
         raise Invalid("the message", NOT_SHOWN if _is_deep(given) else given, WANTED)
     if _is_deep(given):

@@ -28,6 +28,7 @@ class RabbitOutbox:
         self._queue = address.query.get("queue", QUEUE)
         self._name = f"{address.scheme}://{address.host}:{address.port or 5672}{address.path}#{self._queue}"[:200]
         self._line = Line(address.without_query_params("queue"), [{}], confirms=True)
+        self._was_open = False
         self._replies: asyncio.Queue[Reply] = asyncio.Queue()
 
     @property
@@ -36,8 +37,9 @@ class RabbitOutbox:
 
     async def publish(self, messages: Sequence[Message]) -> None:
         if not self._line.is_open:
-            await self._guarded(self._open())
-        await self._guarded(self._confirmed(messages))
+            await self._guarded(self._open(), reached=self._was_open)
+            self._was_open = True
+        await self._guarded(self._confirmed(messages), reached=True)
 
     async def hear(self, timeout: float) -> list[Reply]:
         try:
@@ -70,10 +72,10 @@ class RabbitOutbox:
             )
         )
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None], *, reached: bool) -> None:
         fault = await fault_of(work, timeout=ANSWER_SECONDS, hang_up=self._line.cut)
         if fault is not None:
-            raise OutboxDown(self._name, fault) from fault
+            raise OutboxDown(self._name, fault, reached=reached) from fault
 
 
 def _properties(message: Message) -> spec.Basic.Properties:

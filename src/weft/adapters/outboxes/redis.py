@@ -61,7 +61,7 @@ class RedisOutbox:
                     self._connection = await Connection.open(self._address)
                 return await self._connection.pipeline(commands)
         except (OSError, ReplyError) as fault:
-            raise OutboxDown(self._name, fault) from fault
+            raise OutboxDown(self._name, fault, reached=self._connection is not None) from fault
 
 
 def _entry(stream: str, message: Message) -> Command:

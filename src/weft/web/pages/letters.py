@@ -15,7 +15,7 @@ SHOWN = 20_000
 """Characters that are shown of a body that is larger."""
 SAID = {
     "saved": "The letter is saved. What was written in it when it came is kept.",
-    "refused": "It was refused again; the reason is new.",
+    "refused": "It was refused again, for the reason below.",
     "dropped": "It waits for nobody any more.",
 }
 """What a page says after something was done, by the word in its address."""
