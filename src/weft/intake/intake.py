@@ -74,7 +74,8 @@ class Intake:
         if isinstance(asked.run, WeftError):
             raise asked.run
         [submitted] = self._runs.admit(tx, [asked.run])
-        self._await_ends(tx, letter.source, [_settled(asked, submitted)])
+        if message.reply_to:  # also where the run has ended before: nobody here can tell them at once
+            reply_store.add(tx, [_waiting(_settled(asked, submitted), letter.source)])
         return submitted
 
     def _asked(self, source: str, message: Message, by: str = "") -> Asked:

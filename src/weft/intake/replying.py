@@ -27,6 +27,8 @@ from weft.tasks.leader import Leader
 
 ACTION = "spider_status"
 MOST_AT_ONCE = 500
+TELLING = frozenset({"run_finished", "letter_resubmitted"})
+"""The events after which somebody may be told; a letter may be resubmitted when its run has long ended."""
 
 Due = list[tuple[Waiting, End]]
 
@@ -106,7 +108,7 @@ class Replier:
                 return count
 
     async def _due(self, fresh: Sequence[Event]) -> Due:
-        ended = {event.run_id for event in fresh if event.kind == "run_finished" and event.run_id is not None}
+        ended = {event.run_id for event in fresh if event.kind in TELLING and event.run_id is not None}
         return await self._db.read(lambda tx: store.ended_of(tx, self._inbox.name, ended)) if ended else []
 
     async def _tell(self, due: Sequence[tuple[Waiting, End]]) -> int:
