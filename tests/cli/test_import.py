@@ -196,3 +196,10 @@ def test_a_weft_elsewhere_is_not_asked(tmp_path: Path, folder: Path) -> None:
         "import", "scrapyd", "--dir", str(folder), cwd=tmp_path, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}
     )
     assert (answer.code, "works on the weft of this machine alone" in answer.err) == (1, True)
+
+
+def test_a_folder_that_is_not_scrapyds_is_told_with_where_it_was_looked(shell: Shell, tmp_path: Path) -> None:
+    wrong = tmp_path / "project"
+    wrong.mkdir()
+    told = shell.ok("import", "scrapyd", "--dir", str(wrong), "--dry-run").out
+    assert f"nothing of a Scrapyd is in {wrong / 'eggs'}, {wrong / 'dbs'}, {wrong / 'logs'}; --dir must be" in told

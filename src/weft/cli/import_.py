@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from weft.scrapyd.conf_report import Option
     from weft.scrapyd.import_model import Report
 
+FOLDERS = ("eggs_dir", "dbs_dir", "logs_dir", "items_dir")
+
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="Take over what another system has.")
 
 
@@ -123,6 +125,7 @@ def _text(conf: ScrapydConf, report: Report, options: list[Option], dry_run: boo
 
     parts = [
         _counts(report, dry_run),
+        _nothing(conf, report),
         _refused(report),
         "\n".join(report.notes),
         _tracebacks(report),
@@ -139,6 +142,14 @@ def _counts(report: Report, dry_run: bool) -> str:
     rows = [(kind.value, *(report.counts[kind, fate] for fate in Fate)) for kind in Kind]
     told = table(("WHAT", "TO BE TAKEN" if dry_run else "TAKEN", "KNOWN", "REFUSED"), rows)
     return told if dry_run else f"{told}\n\n{report.items} items were stored"
+
+
+def _nothing(conf: ScrapydConf, report: Report) -> str:
+    """Where it was looked, for whoever has named a folder that is not Scrapyd's."""
+    if any(report.counts.values()):
+        return ""
+    places = [str(place) for name in FOLDERS if (place := conf.place(name)) is not None]
+    return f"nothing of a Scrapyd is in {', '.join(places)}; --dir must be the folder in which it was started"
 
 
 def _refused(report: Report) -> str:
