@@ -30,6 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 """All calls are one scenario, in which Scrapyd starts two dozen processes one after the other."""
 
 Played = dict[str, Fields]
+Found = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,7 @@ def played_on_weft() -> tuple[Played, Played]:
         return played(server, "weft", server.port, STEPS), beside
 
 
-@pytest.fixture(scope="module")
-def compared() -> Compared:
+def played_on_both() -> Compared:
     """Both sides at the same time, each in order. What cannot be installed skips on a laptop, and fails in CI."""
     try:
         SCRAPYD.install()
@@ -77,32 +77,40 @@ def compared() -> Compared:
         return Compared(real.result(), *ours.result())
 
 
-def test_weft_differs_from_scrapyd_only_where_the_docs_say_so(compared: Compared) -> None:
-    found = {call.name: differences(compared.scrapyd[call.name], compared.weft[call.name]) for call in CALLS}
+def unlisted(compared: Compared, found: Found) -> dict[str, object]:
+    """What differs and is not listed, with the answers of Scrapyd and of weft."""
     listed = listed_differences()
-    unlisted = {
+    return {
         f"{name} {field}": (compared.scrapyd[name].get(field), compared.weft[name].get(field))
         for name, fields in found.items()
         for field in fields
         if field not in listed.get(name, ())
     }
-    assert unlisted == {}
-    no_differences = {name: fields for name, fields in listed.items() if found[name] != fields}
-    assert no_differences == {}
 
 
-def test_wefts_own_port_answers_as_the_port_of_scrapyds_api_does(compared: Compared) -> None:
-    assert {
-        call.name: fields
-        for call in BESIDE
-        if (fields := differences(compared.weft[call.name], compared.beside[call.name]))
-    } == {}
+def no_differences(found: Found) -> Found:
+    """What is listed and does not differ."""
+    return {name: fields for name, fields in listed_differences().items() if found[name] != fields}
 
 
-def test_every_call_was_answered_by_both(compared: Compared) -> None:
+def differing_beside(compared: Compared) -> Found:
+    """What weft's own port answers in another way than the port where everything is Scrapyd's."""
+    found = {call.name: differences(compared.weft[call.name], compared.beside[call.name]) for call in BESIDE}
+    return {name: fields for name, fields in found.items() if fields}
+
+
+def test_weft_answers_as_scrapyd_does_but_for_what_the_docs_list() -> None:
+    compared = played_on_both()
+    assert list(compared.scrapyd) == list(compared.weft) == [call.name for call in CALLS]
+    found = {call.name: differences(compared.scrapyd[call.name], compared.weft[call.name]) for call in CALLS}
+    assert unlisted(compared, found) == {}
+    assert no_differences(found) == {}
+    assert differing_beside(compared) == {}
+
+
+def test_no_call_is_lost_or_there_twice() -> None:
     assert len(CALLS) >= AT_LEAST
     assert len({call.name for call in CALLS}) == len(CALLS)
-    assert list(compared.scrapyd) == list(compared.weft) == [call.name for call in CALLS]
 
 
 def test_every_listed_difference_names_a_call() -> None:
