@@ -81,6 +81,8 @@ class FinishedImport:
             for each in await work(lambda tx: self._place_all(tx, found, dry_run=dry_run)):  # noqa: B023
                 await self._fill(conf, each, report, dry_run=dry_run)
             report.tell(f"{min(start + AT_ONCE, len(jobs))} of {len(jobs)} jobs that have ended were looked at")
+        for project, count in report.too_old.items():
+            report.notes.append(f"logs and items of {count} jobs of {project} are older than it keeps them (keep_days)")
 
     def _place_all(self, tx: Transaction, found: Sequence[Found], *, dry_run: bool) -> list[Placed]:
         projects = {each.job.key[0] for each in found}
@@ -127,7 +129,7 @@ class FinishedImport:
             _foretell(placed, report)
             return
         if await self._is_too_old(job.key[0], placed.finished_at):
-            report.notes.append(f"log and items of {'/'.join(job.key)} are older than its project keeps them")
+            report.too_old[job.key[0]] += 1
             return
         owner = _owner(placed)
         if job.has_log:

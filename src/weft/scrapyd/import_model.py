@@ -56,6 +56,8 @@ class Report:
     bad_items: int = 0
     """Lines among them that are no item."""
     notes: list[str] = field(default_factory=list)
+    too_old: Counter[str] = field(default_factory=Counter)
+    """Jobs of each project whose logs and items it would not keep."""
     told: Callable[[str], None] | None = None
     """Who is told how far it has come."""
 
