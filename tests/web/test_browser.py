@@ -32,7 +32,7 @@ async def test_a_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, su
         await browser.type("#body", written(priority=5).decode())
         await browser.press("[value=resubmit]")
         assert "It became run 1." in await browser.text()
-        for dark, width in ((False, 1280), (True, 390)):
+        for dark, width in ((False, 1280), (False, 1030), (False, 900), (False, 780), (True, 390)):
             await browser.size(width, dark=dark)
             for path in ("/letters?state=all", f"/letters/{hostile}"):
                 await browser.open(surfer.address + path)
