@@ -20,8 +20,8 @@ WRONG = [
     (
         ["fly"],
         "a command of weft is 'fly'; it must be up, serve, worker, run, deploy, versions, spiders, tasks, runs, items, "
-        "datasets, destinations, workers, users, keys, top, login, "
-        "context, secrets, audit, config or doctor",
+        "datasets, destinations, submit, letters, workers, users, keys, top, login, "
+        "context, secrets, audit, import, config or doctor",
     ),
     (
         ["runs", "fly"],

@@ -151,7 +151,7 @@ def test_a_person_sees_how_far_it_has_come(shell: Shell, folder: Path, monkeypat
 
 
 def test_an_import_that_is_stopped_says_how_to_go_on(shell: Shell, folder: Path) -> None:
-    lines = b"".join(b'{"number": %d}\n' % number for number in range(40_000))
+    lines = b"".join(b'{"number": %d}\n' % number for number in range(150_000))
     add_items(folder, "things", "large", lines, at=1_700_000_000)
     process = shell.start("import", "scrapyd", "--dir", str(folder))
     try:
@@ -161,10 +161,10 @@ def test_an_import_that_is_stopped_says_how_to_go_on(shell: Shell, folder: Path)
     finally:
         process.kill()
     assert (process.returncode, told) == (130, "stopped; what was taken stays, and the same command takes the rest\n")
-    assert 0 < stored_items(shell) < 40_000
+    assert 0 < stored_items(shell) < 150_000
     document = shell.document("import", "scrapyd", "--dir", str(folder))
     assert document["counts"]["items"]["refused"] == 0
-    assert stored_items(shell) == 40_002
+    assert stored_items(shell) == 150_002
 
 
 def stored_items(shell: Shell) -> int:

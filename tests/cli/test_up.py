@@ -57,7 +57,10 @@ def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path:
     finally:
         os.kill(up.pid, signal.SIGTERM)
         up.wait(60)
-    assert f"answers on http://127.0.0.1:{port}; http://127.0.0.1:{port}/docs tells" in told.read_text()
+    assert (
+        f"answers on http://127.0.0.1:{port}; open that in a browser, or http://127.0.0.1:{port}/docs for"
+        in told.read_text()
+    )
 
 
 @pytest.mark.parametrize("count", [1, 3])
