@@ -43,7 +43,7 @@ def when_half_a_blob() -> None:
 def when_kept() -> None:
     from weft.projects.projects import Projects
 
-    Projects._deploy = lambda *arguments: die()  # type: ignore[method-assign]
+    Projects._deploy = lambda *arguments, **named: die()  # type: ignore[method-assign]
 
 
 def when_uncommitted() -> None:
@@ -51,8 +51,8 @@ def when_uncommitted() -> None:
 
     deploy = Projects._deploy
 
-    def work(*arguments: Any) -> Any:
-        deploy(*arguments)
+    def work(*arguments: Any, **named: Any) -> Any:
+        deploy(*arguments, **named)
         die()
 
     Projects._deploy = work  # type: ignore[method-assign, assignment]
@@ -64,9 +64,9 @@ def when_committed() -> None:
 
     deploy, transact, begun = Projects._deploy, Database.transact, []
 
-    def work(*arguments: Any) -> Any:
+    def work(*arguments: Any, **named: Any) -> Any:
         begun.append(True)
-        return deploy(*arguments)
+        return deploy(*arguments, **named)
 
     async def commit(*arguments: Any, **named: Any) -> Any:
         done = await transact(*arguments, **named)
