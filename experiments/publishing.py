@@ -183,10 +183,14 @@ class ToRedis:
     async def _asked(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._ask(commands)
+                answers = await self._ask(commands)
         except (OSError, EOFError, TimeoutError) as problem:
             await self.close()
             raise Unanswered from problem
+        for answer in answers:
+            if isinstance(answer, hiredis.ReplyError) and str(answer).startswith("LOADING"):
+                raise Unanswered from answer  # it has just started again, and reads what it had
+        return answers
 
     async def _ask(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         if self._streams is None:
