@@ -57,7 +57,7 @@ class Size:
     work_seconds: float = 0.2
 
 
-REDUCED = Size(runs=1000, killers=1, work_seconds=0.15)
+REDUCED = Size(runs=1000, killers=1, work_seconds=0.3)  # so long that a worker which comes back is a small part of it
 FULL = Size(runs=10_000, killers=4, patience_seconds=600.0)
 RED = Size(runs=200, killers=1, rounds=1, patience_seconds=15.0)
 

@@ -60,7 +60,7 @@ class Size:
 
 
 FULL = Size(runs=200, items=500, kills=60)
-REDUCED = Size(runs=12, items=100, kills=5)
+REDUCED = Size(runs=8, items=100, kills=3)
 SHOWING = Size(runs=6, items=50, kills=2)
 
 
