@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
-OWN = ("build", "dev")
+OWN = ("build", "dev", "node")
 """What weft itself is made with; every other ``.in`` file there is of foreign tools."""
 
 

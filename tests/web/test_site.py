@@ -13,7 +13,8 @@ from tests.conftest import OpenApp, on_sqlite
 from tests.web.surfing import Surfer, surfing
 from weft.access.model import Role
 from weft.app import App
-from weft.web.rendering import POLICY, static_addresses
+from weft.web.assets import addresses
+from weft.web.rendering import POLICY
 from weft.web.site import OPEN, PAGES
 from weft.web.visit import LARGEST_FORM
 
@@ -115,11 +116,11 @@ async def test_no_page_may_run_a_script_or_be_framed(surfer: Surfer) -> None:
 async def test_everything_that_a_page_is_made_of_is_there_and_kept(surfer: Surfer) -> None:
     page = await surfer.get("/login")
     used = set(re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text))
-    assert used == set(static_addresses().values())
+    assert used == set(addresses().values())
     for address in used:
         shown = await surfer.get(address)
         assert (shown.status, "immutable" in shown.headers["Cache-Control"]) == (200, True)
-    assert (await surfer.get("/static/0/weft.css")).status == 404
+    assert (await surfer.get("/static/0/styles.css")).status == 404
     assert (await surfer.get("/static/../site.py")).status == 404
 
 

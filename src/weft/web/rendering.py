@@ -1,8 +1,8 @@
-"""Pages as HTML. Whatever is shown is text: templates escape everything, and no page may run a script."""
+"""Pages as HTML. Whatever is shown is text: templates escape everything, and only scripts of weft itself run."""
 
 from __future__ import annotations
 
-import hashlib
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +18,25 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 SPANS = (("d", 86_400), ("h", 3600), ("min", 60))
+SEPARATOR = "\x1e"
+WORTH_COMPRESSING = 1000
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """When a page that somebody has before them is made anew: after events, and with time."""
+
+    kinds: tuple[str, ...] = ()
+    """How the kinds of those events begin: ``run_``. None of them: all events."""
+    run_id: int | None = None
+    """Only events of this run."""
+    every_seconds: float = 0.0
+    """Also without an event, for what changes without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +50,25 @@ class Page:
     """The same for programs."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    live: Live | None = None
+    """None: the page stays as it is until it is loaded again, as one with a form should."""
 
     def as_json(self) -> Response:
         return Response(msgspec.json.encode(self.document), self.status, self.headers, "application/json")
 
     def as_html(self, **around: Any) -> Response:
         """``around`` is what every page knows: where links lead, and who looks."""
-        text = environment().get_template(self.template).render(**around, **self.shown)
         headers = {"Content-Security-Policy": POLICY, **self.headers}
-        return Response(text, self.status, headers, "text/html; charset=utf-8")
+        return Response(self._rendered("page.html", around), self.status, headers, "text/html; charset=utf-8")
+
+    def parts(self, **around: Any) -> tuple[str, str]:
+        """The title and the main part alone, for somebody who has the page before them."""
+        title, _, main = self._rendered("_parts.html", around).partition(SEPARATOR)
+        return title.strip(), main
+
+    def _rendered(self, layout: str, around: Mapping[str, Any]) -> str:
+        template = environment().get_template(self.template)
+        return template.render(**around, **self.shown, layout=layout, live=self.live, separator=SEPARATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +80,17 @@ class Onward:
 
     def response(self, prefix: str) -> Response:
         return Response(b"", 303, {"Location": prefix + self.to, **self.headers})
+
+
+def compressed(response: Response, accepted: str) -> Response:
+    """The same answer in fewer bytes, where the browser takes it so and it is worth it."""
+    if "gzip" not in accepted or len(response.body) < WORTH_COMPRESSING or "content-encoding" in response.headers:
+        return response
+    response.body = gzip.compress(response.body, 4)
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers["Content-Length"] = str(len(response.body))
+    response.headers["Vary"] = "Accept-Encoding, Cookie, Accept-Language"
+    return response
 
 
 @cache
@@ -70,25 +106,16 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"ago": ago, "clock": clock, "size": size, "sentence": sentence}
+    made.filters |= {
+        "ago": ago,
+        "clock": clock,
+        "size": size,
+        "sentence": sentence,
+        "number": number,
+        "duration": duration,
+        "json": as_json,
+    }
     return made
-
-
-@cache
-def static() -> Mapping[str, tuple[bytes, str]]:
-    """Every file that pages use, by its address, which has the digest of it: so a browser may keep it for ever."""
-    found = {}
-    for file in sorted((HERE / "static").iterdir()):
-        content = file.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()[:12]
-        found[f"/static/{digest}/{file.name}"] = (content, MEDIA_TYPES[file.suffix])
-    return found
-
-
-@cache
-def static_addresses() -> Mapping[str, str]:
-    """Where each file is, by its name."""
-    return {address.rpartition("/")[2]: address for address in static()}
 
 
 def ago(at: str) -> str:
@@ -116,3 +143,31 @@ def size(count: int) -> str:
 def sentence(text: str) -> str:
     """What an error says, as people write it."""
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def number(value: float) -> str:
+    """A number with its thousands apart: 1 234 567, with thin spaces."""
+    return f"{value:,}".replace(",", "\u2009") if isinstance(value, int) else f"{value:,.3g}".replace(",", "\u2009")
+
+
+def duration(seconds: float | None) -> str:
+    """How long something took: 340 ms, 12.4 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.3g} s"
+    whole = round(seconds)
+    for (large, unit), (small, rest) in (
+        ((86_400, "d"), (3600, "h")),
+        ((3600, "h"), (60, "min")),
+        ((60, "min"), (1, "s")),
+    ):
+        if whole >= large:
+            left = whole % large // small
+            return f"{whole // large} {unit} {left} {rest}" if left else f"{whole // large} {unit}"
+    return f"{whole} s"
+
+
+def as_json(value: Any) -> str:
+    """For attributes that scripts read; it is escaped like any other text."""
+    return msgspec.json.encode(value).decode()

@@ -5,17 +5,36 @@ Moments are microseconds since 1970 (``clock``); what has no fixed shape is JSON
 
 from __future__ import annotations
 
-from weft.db.schema.access_tables import api_keys, audit, grants, login_failures, secrets, sessions, users
+from weft.db.schema.access_tables import (
+    api_keys,
+    audit,
+    grants,
+    login_failures,
+    secrets,
+    sessions,
+    shares,
+    users,
+    views,
+)
 from weft.db.schema.columns import metadata
 from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
 from weft.db.schema.ground_tables import event_ids, leaders, run_ids, schema_version, sequences, thing_ids
 from weft.db.schema.intake_tables import letters, replies, scrapyd_jobs
-from weft.db.schema.item_tables import datasets, destination_marks, destinations, items, looks, run_stats, things
+from weft.db.schema.item_tables import (
+    datasets,
+    destination_marks,
+    destinations,
+    items,
+    looks,
+    run_stats,
+    samples,
+    things,
+)
 from weft.db.schema.project_tables import projects, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
 from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
 
-VERSION = 3
+VERSION = 4
 """The number of the newest migration."""
 
 __all__ = [
@@ -50,18 +69,21 @@ __all__ = [
     "run_ids",
     "run_stats",
     "runs",
+    "samples",
     "schedules",
     "schema_version",
     "scrapyd_jobs",
     "secrets",
     "sequences",
     "sessions",
+    "shares",
     "tasks",
     "thing_ids",
     "things",
     "ticks",
     "users",
     "versions",
+    "views",
     "webhooks",
     "workers",
 ]

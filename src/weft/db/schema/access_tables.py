@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Index, Integer, PrimaryKeyConstraint, String
+from sqlalchemy import Boolean, Column, Index, Integer, PrimaryKeyConstraint, String, Text
 
 from weft.db.schema.columns import Blob, Id, Json, Moment, Name, table
 
@@ -88,4 +88,33 @@ audit = table(
     Column("digest", String(64), nullable=False),
     Index("audit_by_project", "project", "id"),
     Index("audit_by_actor", "actor", "id"),
+)
+
+shares = table(
+    "shares",  # links by which guests see a project, or one dataset of it, until they are revoked
+    Column("id", Id, primary_key=True),
+    Column("digest", String(64), nullable=False),  # of the token, which only the link has
+    Column("project", Name, nullable=False),
+    Column("dataset", Name),  # NULL: the whole project
+    Column("label", String(200), nullable=False),
+    Column("created_by", Name, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("revoked_at", Moment),
+    Column("used_at", Moment),
+    Index("shares_by_digest", "digest", unique=True),
+    Index("shares_by_project", "project"),
+    sqlite_autoincrement=True,
+)
+
+views = table(
+    "views",  # filters of a list that somebody has given a name, for all
+    Column("id", Id, primary_key=True),
+    Column("page", String(40), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("query", Text, nullable=False),
+    Column("created_by", Name, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("views_by_name", "page", "name", unique=True),
+    sqlite_autoincrement=True,
 )

@@ -28,6 +28,18 @@ run_stats = table(
 )
 sparse("run_stats_uncompared", run_stats.c.uncompared)
 
+samples = table(
+    "samples",  # how far an attempt was at some moments, for the curves of its page
+    Column("run_id", Id, autoincrement=False),
+    Column("attempt", Integer),
+    Column("at", Moment),
+    Column("items", BigInteger, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("errors", BigInteger, nullable=False),
+    Column("memory", BigInteger, nullable=False),  # bytes; 0: nobody knows
+    PrimaryKeyConstraint("run_id", "attempt", "at"),
+)
+
 datasets = table(
     "datasets",
     Column("id", Id, primary_key=True),

@@ -85,3 +85,6 @@ async def _detail(visit: Visit, *, said: str = "", refusal: Refusal | None = Non
 
 def _address(visit: Visit) -> str:
     return "/letters/" + quote(visit.path("letter_id"), safe="")
+
+
+PAGES = {"/letters": {"GET": listing}, "/letters/{letter_id}": {"GET": detail, "POST": act}}

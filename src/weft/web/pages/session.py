@@ -44,3 +44,5 @@ def _form(after: str, *, name: str = "", refusal: Refusal | None = None) -> Page
 
 
 _KEPT = ("retry-after", "www-authenticate")
+
+PAGES = {"/login": {"GET": login_page, "POST": log_in}, "/logout": {"POST": log_out}}
