@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.spiders import project
 from weft.app import App
@@ -18,6 +20,7 @@ PROJECT = "press"
 SPIDER = "prints"
 SPIDERS = '''
 import asyncio
+import socket
 import sys
 import time
 
@@ -29,11 +32,14 @@ class Prints(scrapy.Spider):
 
     name = "prints"
 
-    def __init__(self, rate, seconds, width, **kwargs):
+    def __init__(self, rate, seconds, width, port="", **kwargs):
         super().__init__(**kwargs)
-        self.rate, self.seconds, self.width = float(rate), float(seconds), int(width)
+        self.rate, self.seconds, self.width, self.port = float(rate), float(seconds), int(width), port
 
     async def start(self):
+        if self.port:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as teller:
+                teller.sendto(b"printing", ("127.0.0.1", int(self.port)))
         began, printed, longest, lines = time.monotonic(), 0, 0.0, int(self.rate * self.seconds)
         while printed < lines:
             due = min(lines, int((time.monotonic() - began) * self.rate))
@@ -76,7 +82,32 @@ async def deploy(app: App) -> None:
         await app.projects.deploy(PROJECT, Path(archive.name), "1", by="experiment")
 
 
-def print_run(rate: float, seconds: float, width: int, label: str, **more: Any) -> NewRun:
-    """A run that prints lines of ``width`` bytes, on a worker with that label."""
-    spec = {"spider": SPIDER, "args": {"rate": rate, "seconds": seconds, "width": width}}
+class Ear:
+    """Hears when spiders begin to print: from themselves, so that no log is between them and the experiment."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    async def hear(self, spiders: int, patience: float) -> None:
+        """Return when so many spiders have begun to print; ``TimeoutError`` where some of them do not."""
+        async with asyncio.timeout(patience):
+            for _ in range(spiders):
+                await asyncio.get_running_loop().sock_recv(self._socket, 100)
+
+
+def print_run(rate: float, seconds: float, width: int, label: str, port: int | str = "", **more: Any) -> NewRun:
+    """A run that prints lines of ``width`` bytes, on a worker with that label, and tells an ``Ear`` when it begins."""
+    spec = {"spider": SPIDER, "args": {"rate": rate, "seconds": seconds, "width": width, "port": port}}
     return NewRun(project=PROJECT, task=SPIDER, kind="spider", spec=RunSpec(spec=spec, labels=(label,), **more))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.cluster import Cluster, Role
-from experiments.printing import Printed, deploy, print_run
+from experiments.printing import Ear, Printed, deploy, print_run
 from experiments.report import Report, Tally
 from experiments.stocktaking import stored_of
 from tests.waiting import eventually
@@ -183,10 +183,12 @@ class Press:
     async def killed(self, scene: str, worker: Role, *, again: bool) -> None:
         """Kill a worker while its spiders print, and see how far their logs go."""
         began = time.monotonic()
-        more = {"seconds": 600.0, "log_bytes": 10_000_000}
-        submitted = await self.app.runs.submit([self._run("fine", **more)] * self.size.spiders)
+        with Ear() as ear:
+            run = self._run("fine", seconds=600.0, log_bytes=10_000_000, port=ear.port)
+            submitted = await self.app.runs.submit([run] * self.size.spiders)
+            await ear.hear(self.size.spiders, PATIENCE_SECONDS)
+        self.report.note(f"{scene}: all spiders print after {time.monotonic() - began:.2f} s")
         run_ids = [each.run_id for each in submitted]
-        await eventually(lambda: self._all(run_ids, lambda found: found.state != "queued"), PATIENCE_SECONDS)
         await asyncio.sleep(self.size.gap + 1.5)
         killed_at = time.time()
         worker.kill()
