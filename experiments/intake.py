@@ -44,7 +44,7 @@ class Size:
 
 REDUCED = Size(messages=600, kills=6, every=(0.4, 1.2), down=(0.0, 0.8))
 FULL = Size(messages=5_000, kills=20, every=(1.0, 3.0), down=(0.0, 3.0))
-SHOWING = Size(messages=200, kills=4, every=(0.4, 0.8), down=(0.0, 0.1), patience=10.0)
+SHOWING = Size(messages=200, kills=4, every=(0.4, 0.8), down=(0.0, 0.1), patience=6.0)
 
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:

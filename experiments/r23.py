@@ -31,6 +31,8 @@ RED = "r23:never_poll"
 RATE = 15.0
 CLIENTS = 2
 BACKLOG_SECONDS = 60.0
+SHOWING_SECONDS = 5.0
+"""How long the red control waits for a backlog that nobody works off."""
 ACCEPTED = 0.999
 
 
@@ -79,7 +81,8 @@ async def scene(
                 await asyncio.to_thread(broker.start)
             returned = time.monotonic()
             more = {"kills": 1, "seconds": time.monotonic() - began}
-            await checker.check(report, name, app, lambda: story(cluster), patience=BACKLOG_SECONDS, **more)
+            patience = SHOWING_SECONDS if red else BACKLOG_SECONDS
+            await checker.check(report, name, app, lambda: story(cluster), patience=patience, **more)
             report.note(f"{name}: backlog drained {time.monotonic() - returned:.1f} s after the return")
             report.expect(not cluster.fallen(), f"{name}: {cluster.fallen()}")
             await judge(report, name, app, cluster, outage)
