@@ -77,10 +77,7 @@ class Jobs:
         word.
         """
         check_id(new.id)
-        version = await self._db.glance(lambda tx: self._version(tx, new))
-        run = self._run(new, version)
-        self._check_spec(run.kind, run.spec.spec)
-        problem = await self._schedule_together((new, run))
+        problem = await self._schedule_together(new)
         if problem is not None:
             raise problem
         return new.id
@@ -163,18 +160,38 @@ class Jobs:
             by=new.by,
         )
 
-    def _schedule_all(self, tx: Transaction, asked: Sequence[tuple[NewJob, NewRun]]) -> Sequence[WeftError | None]:
+    def _schedule_all(self, tx: Transaction, asked: Sequence[NewJob]) -> Sequence[WeftError | None]:
         """Queue those whose names are new, and tell why one is not; of two with one name the first counts."""
-        wanted: dict[Key, NewRun] = {}
-        for new, run in asked:
-            wanted.setdefault((new.project, new.id), run)
-        for key in job_store.known(tx, wanted.keys()):
-            del wanted[key]
-        answers = admit_what_fits([[run] for run in wanted.values()], lambda some: self._runs.admit_all(tx, some))
-        queued = dict(zip(wanted, answers, strict=True))
+        wanted: dict[Key, NewJob] = {}
+        for new in asked:
+            wanted.setdefault((new.project, new.id), new)
+        runs, refused = self._runs_of(tx, wanted)
+        for key in job_store.known(tx, runs.keys()):
+            del runs[key]
+        answers = admit_what_fits([[run] for run in runs.values()], lambda some: self._runs.admit_all(tx, some))
+        queued = dict(zip(runs, answers, strict=True))
         job_store.keep(tx, {key: each[0].run_id for key, each in queued.items() if not isinstance(each, WeftError)})
-        refused = {key: each for key, each in queued.items() if isinstance(each, WeftError)}
-        return [refused.get((new.project, new.id)) for new, _ in asked]
+        refused |= {key: each for key, each in queued.items() if isinstance(each, WeftError)}
+        return [refused.get((new.project, new.id)) for new in asked]
+
+    def _runs_of(
+        self, tx: Transaction, wanted: Mapping[Key, NewJob]
+    ) -> tuple[dict[Key, NewRun], dict[Key, WeftError]]:
+        """The run of each job, and why there can be none; many ask for the same version, which is looked up once."""
+        runs: dict[Key, NewRun] = {}
+        refused: dict[Key, WeftError] = {}
+        versions: dict[tuple[str, str, str | None], str] = {}
+        for key, new in wanted.items():
+            code = (new.project, new.spider, new.version)
+            try:
+                if code not in versions:
+                    versions[code] = self._version(tx, new)
+                runs[key] = self._run(new, versions[code])
+                self._check_spec(runs[key].kind, runs[key].spec.spec)
+            except WeftError as problem:
+                runs.pop(key, None)
+                refused[key] = problem
+        return runs, refused
 
 
 def asks_for_secrets(new: NewJob) -> bool:
