@@ -190,6 +190,7 @@ CODE = zipped(project())
 PASSWORD = "another horse battery"
 
 WALK: dict[str, Step] = {
+    "about.show": Step(scope="own"),
     "audit.list": Step(query="?project={project}"),
     "events.follow": Step(query="?project={project}", make=a_run),
     "events.list": Step(query="?project={project}", make=a_run),
@@ -281,10 +282,12 @@ WALK: dict[str, Step] = {
     "webhooks.replay": Step(make=a_delivery),
     "webhooks.show": Step(make=a_webhook),
     "worker_tokens.create": Step(body={"name": "walk"}, scope="everywhere"),
+    "workers.drain": Step(make=a_worker, scope="everywhere"),
     "workers.list": Step(scope="everywhere"),
+    "workers.runs": Step(make=a_worker, scope="everywhere"),
     "workers.show": Step(make=a_worker, scope="everywhere"),
 }
 """Every operation that a key may call."""
 
-OPEN = {"docs.openapi", "docs.page", "health.alive", "health.ready", "session.start"}
+OPEN = {"docs.openapi", "docs.page", "health.alive", "health.ready", "session.first", "session.start"}
 """What anybody may call. A name is put here only by somebody who has thought about it."""

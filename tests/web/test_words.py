@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft.web
+from weft.api.problems import TITLES
 from weft.web.words import ENGLISH, FOLDER, LANGUAGES, chosen, speaker
 
 WEB = Path(weft.web.__file__).parent
@@ -43,6 +44,10 @@ def test_there_is_something_to_say() -> None:
 
 def test_every_text_of_a_page_is_in_a_catalogue() -> None:
     assert {text: file for text, file in SPOKEN.items() if text not in KNOWN} == {}
+
+
+def test_every_title_of_a_problem_is_in_a_catalogue() -> None:
+    assert [title for _, title in TITLES.values() if title not in KNOWN] == []
 
 
 @pytest.mark.parametrize("language", OTHERS)

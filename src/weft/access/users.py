@@ -28,6 +28,7 @@ class Users:
 
     def __init__(self, db: Database, passwords: Passwords, clock: Clock) -> None:
         self._db, self._passwords, self._clock = db, passwords, clock
+        self._exist = False
 
     async def create(self, name: str, password: Password, grants: Grants) -> User:
         name = _checked(name)
@@ -61,6 +62,11 @@ class Users:
 
         made = await self._db.transact(add)
         return chosen if made and not password else None
+
+    async def exist(self) -> bool:
+        """Whether there is a user. Users are never deleted, so that it is asked until there is one."""
+        self._exist = self._exist or await self._db.read(store.has_users)
+        return self._exist
 
     async def all(self) -> list[User]:
         return await self._db.read(store.all_users)

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
-from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from weft.api.door import host_names
 from weft.api.gateway import add_headers, request_id_of
 from weft.api.guards import Hosts, check_head
-from weft.api.problems import Problem, Refused, problem_of
+from weft.api.problems import Refused
 from weft.app import App
-from weft.errors import WeftError
 from weft.web import look
 from weft.web.assets import assets
 from weft.web.frame import around
-from weft.web.inside import Refusal
 from weft.web.pages import letters, overview, runs, session
+from weft.web.problems import missing, problem_page
 from weft.web.rendering import Onward, Page, compressed
 from weft.web.screens import LIVE, Screens
 from weft.web.visit import Visit, read_form
 
-log = logging.getLogger(__name__)
-
 Handle = Callable[[Visit], Awaitable[Page | Onward | Response]]
 
-LOGIN = "/login"
 OPEN = frozenset({session.login_page, session.log_in, look.choose})
 """Pages for people who are not logged in."""
 PAGES: dict[str, dict[str, Handle]] = {}
@@ -56,8 +50,10 @@ class Site:
         if scope["type"] == "websocket" and scope["path"] == LIVE:
             await self._screens.converse(WebSocket(scope, receive, send), self._hosts, self._api)
             return
-        if scope["type"] != "http" or not is_page(scope["path"]):
+        if scope["type"] != "http":
             await self._api(scope, receive, send)
+            return
+        if not is_page(scope["path"]) and not await self._pass_on(scope, receive, send):
             return
         request = Request(scope, receive)
         request_id = request_id_of(request)
@@ -69,6 +65,23 @@ class Site:
         if request.method == "HEAD":
             response.body = b""
         await response(scope, receive, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Let the gateway answer; True where it has nothing at this address and a person looks, who is shown a page."""
+        if not _is_person(scope):
+            await self._api(scope, receive, send)
+            return False
+        swallowed = False
+
+        async def watch(message: Message) -> None:
+            nonlocal swallowed
+            if message["type"] == "http.response.start":
+                swallowed = message["status"] == 404
+            if not swallowed:
+                await send(message)
+
+        await self._api(scope, receive, watch)
+        return swallowed
 
     async def page_of(self, visit: Visit, path: str) -> Page | Onward | Response:
         """What the page at ``path`` shows to somebody."""
@@ -93,13 +106,19 @@ class Site:
         except ClientDisconnect:
             raise
         except Exception as error:
-            shown = _problem_page(error, visit, wants_json=wants_json)
+            shown = await problem_page(error, visit, wants_json=wants_json)
         return _response(shown, visit, wants_json=wants_json, accepted=accepted)
 
 
 def is_page(path: str) -> bool:
     """Whether an address is one of a page, or of what pages are made of."""
     return path.startswith("/static/") or _methods(path.removesuffix(JSON)) is not None
+
+
+def _is_person(scope: Scope) -> bool:
+    """Whether somebody with a browser asks for a page, and no program for a document."""
+    accept = dict(scope["headers"]).get(b"accept", b"")
+    return scope["method"] == "GET" and b"text/html" in accept and not scope["path"].startswith("/v1/")
 
 
 def _methods(path: str) -> tuple[dict[str, Handle], dict[str, str]] | None:
@@ -114,7 +133,7 @@ def _methods(path: str) -> tuple[dict[str, Handle], dict[str, str]] | None:
 def _found(method: str, path: str) -> tuple[Handle, dict[str, str]]:
     found = _methods(path)
     if found is None:
-        raise Refused("not_found", f"there is nothing at {path[:200]}")
+        raise missing(path)
     methods, values = found
     handle = methods.get("GET" if method == "HEAD" else method)
     if handle is None:
@@ -137,29 +156,3 @@ def _response(shown: Page | Onward | Response, visit: Visit, *, wants_json: bool
     if isinstance(shown, Response):
         return shown
     return compressed(shown.as_json() if wants_json else shown.as_html(**around(visit)), accepted)
-
-
-def _problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> Page | Onward:
-    """Why there is nothing to show, with what was typed; who is not logged in is asked to do so, and comes back."""
-    problem, headers = _problem(error, visit)
-    typed = visit.form.get("body", "")
-    if problem.status == 401 and not typed and not wants_json and visit.request.scope["path"] != LOGIN:
-        return Onward(f"{LOGIN}?next={quote(_back(visit.request), safe='')}")
-    return Page("problem.html", {"problem": problem, "typed": typed}, problem, status=problem.status, headers=headers)
-
-
-def _back(request: Request) -> str:
-    """Where somebody was when they were asked to log in."""
-    if request.method not in ("GET", "HEAD"):
-        return "/"
-    query = request.scope["query_string"].decode("latin-1")
-    return f"{request.scope['path']}?{query}" if query else str(request.scope["path"])
-
-
-def _problem(error: Exception, visit: Visit) -> tuple[Problem, dict[str, str]]:
-    if isinstance(error, Refusal):
-        kept = ("retry-after", "allow", "www-authenticate")
-        return error.problem, {name: error.headers[name] for name in kept if name in error.headers}
-    if not isinstance(error, WeftError):
-        log.exception("a page failed", extra={"request_id": visit.request_id, "path": visit.request.scope["path"]})
-    return problem_of(error, visit.request_id)

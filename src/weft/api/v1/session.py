@@ -99,6 +99,18 @@ async def start(call: Call) -> SessionDocument:
     return _document("user", user.name, role_names(user.grants), session, next_page=local(asked.next))
 
 
+class First(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether anybody can log in."""
+
+    has_users: bool
+
+
+@operations.get("/session/first", needs=None, answer=First, example={"has_users": True})
+async def first(call: Call) -> First:
+    """Tell whether there is a user yet, for who comes to a weft that was just started."""
+    return First(has_users=await call.app.users.exist())
+
+
 @operations.get("/session", needs=Role.VIEWER, answer=SessionDocument, example=EXAMPLE)
 async def show(call: Call) -> SessionDocument:
     """Tell who calls, with which roles, and the token that changes in a session need."""

@@ -14,7 +14,7 @@ async def login_page(visit: Visit) -> Page | Onward:
     try:
         await visit.know_session()
     except Refusal:
-        return _form(after)
+        return await _form(visit, after)
     return Onward(after)
 
 
@@ -25,7 +25,7 @@ async def log_in(visit: Visit) -> Page | Onward:
     try:
         answer = await visit.ask("POST", "/v1/session", body=asked)
     except Refusal as refusal:
-        return _form(after, name=name, refusal=refusal)
+        return await _form(visit, after, name=name, refusal=refusal)
     return Onward(after, {"Set-Cookie": answer.headers["set-cookie"]})
 
 
@@ -34,11 +34,12 @@ async def log_out(visit: Visit) -> Page | Onward:
     return Onward("/login", {"Set-Cookie": answer.headers["set-cookie"]})
 
 
-def _form(after: str, *, name: str = "", refusal: Refusal | None = None) -> Page:
+async def _form(visit: Visit, after: str, *, name: str = "", refusal: Refusal | None = None) -> Page:
     problem = None if refusal is None else refusal.problem
     errors = {} if problem is None else {problem.field or "password": problem.detail}
     headers = {} if refusal is None else {each: refusal.headers[each] for each in _KEPT if each in refusal.headers}
-    shown = {"next": after, "name": name, "errors": errors}
+    has_users = (await visit.ask("GET", "/v1/session/first")).document["has_users"]
+    shown = {"next": after, "name": name, "errors": errors, "has_users": has_users}
     document = {"next": after} if problem is None else problem
     return Page("login.html", shown, document, status=200 if problem is None else problem.status, headers=headers)
 
