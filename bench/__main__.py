@@ -24,6 +24,8 @@ BENCHMARKS = [
     "export",
     "scrapyd_api",
     "intake",
+    "pages",
+    "screens",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 
