@@ -152,6 +152,22 @@ async def test_logging_out_ends_this_session_and_logging_out_everywhere_all_of_t
     assert (await ada.get("/v1/session")).status == 401
 
 
+async def test_sessions_are_listed_without_their_ids_and_one_of_them_is_ended(nobody: Visitor) -> None:
+    ada, phone = await Person.new(nobody), Person(nobody, "ada")
+    await phone.log_in()
+    bob = await Person.new(nobody, "bob")
+    listed = (await ada.get("/v1/sessions")).json["items"]
+    assert sorted(each["current"] for each in listed) == [False, True]
+    assert all(secret not in str(listed) for secret in (ada.cookie, phone.cookie, ada.csrf, phone.csrf))
+    [elsewhere] = [each["id"] for each in listed if not each["current"]]
+    assert (await bob.call("DELETE", f"/v1/sessions/{elsewhere}")).status == 404
+    assert (await ada.call("DELETE", f"/v1/sessions/{elsewhere}")).status == 204
+    assert (await phone.get("/v1/session")).status == 401
+    assert (await ada.get("/v1/session")).status == 200
+    assert len((await ada.get("/v1/sessions")).json["items"]) == 1
+    assert (await ada.call("DELETE", f"/v1/sessions/{elsewhere}")).status == 404
+
+
 async def test_changing_the_own_password_needs_the_old_one_and_ends_all_sessions(nobody: Visitor) -> None:
     person, elsewhere = await Person.new(nobody), Person(nobody, "ada")
     await elsewhere.log_in()

@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from tests.api.acting import Visitor
-from tests.runs.acting import Hand
+from tests.runs.acting import Hand, submit_many
 from tests.tasks.scene import keep, noop
+from weft import __version__
 from weft.access.model import Role
 from weft.api.v1 import settings
 from weft.config import Config
+from weft.db import schema
+from weft.workers.protocol import Beat
 
 
 async def test_workers_are_shown_by_name_and_number(admin: Visitor) -> None:
@@ -29,6 +32,47 @@ async def test_the_viewer_of_a_project_does_not_see_the_workers(nobody: Visitor)
     viewer = await nobody.with_role(Role.ADMIN, "shop")
     assert (await viewer.get("/v1/workers")).status == 403
     assert (await viewer.get("/v1/workers/hand")).status in (403, 404)
+
+
+async def test_what_a_worker_runs_comes_before_what_it_has_run(admin: Visitor) -> None:
+    hand, other = await Hand.join(admin.app, "crawler"), await Hand.join(admin.app, "other")
+    ended, running, elsewhere = await submit_many(admin.app, 3)
+    [first] = await hand.lease(1)
+    [_] = await hand.lease(1)
+    [third] = await other.lease(1)
+    await hand.end(first, "failed", reason="it broke")
+    await other.end(third)
+    items = (await admin.get("/v1/workers/crawler/runs")).json["items"]
+    assert [(each["id"], each["state"], each["reason"]) for each in items] == [
+        (running, "running", None),
+        (ended, "failed", "it broke"),
+    ]
+    assert [each["id"] for each in (await admin.get("/v1/workers/other/runs")).json["items"]] == [elsewhere]
+    assert len((await admin.get("/v1/workers/crawler/runs?limit=1")).json["items"]) == 1
+    assert (await admin.get("/v1/workers/nobody/runs")).status == 404
+
+
+async def test_a_worker_that_is_drained_hears_of_it_with_its_heartbeat(admin: Visitor) -> None:
+    hand = await Hand.join(admin.app, "crawler")
+    beat = Beat(state="online", running=0, done=0)
+    assert not (await admin.app.protocol.heartbeat(hand.id, beat)).drain
+    answer = await admin.call("POST", "/v1/workers/crawler/drain")
+    assert (answer.status, answer.json["state"]) == (202, "draining")
+    assert (await admin.app.protocol.heartbeat(hand.id, beat)).drain
+    assert (await admin.get("/v1/workers/crawler")).json["state"] == "draining"
+    [entry] = (await admin.get("/v1/audit?action=workers.drain")).json["items"]
+    assert entry["data"]["after"] == {"state": "draining"}
+    await admin.app.protocol.heartbeat(hand.id, Beat(state="offline", running=0, done=0))
+    assert (await admin.get("/v1/workers/crawler")).json["state"] == "offline"
+    assert (await admin.call("POST", "/v1/workers/crawler/drain")).status == 409
+
+
+async def test_everybody_with_a_role_is_told_what_weft_is(nobody: Visitor) -> None:
+    viewer = await nobody.with_role(Role.VIEWER, "shop")
+    told = (await viewer.get("/v1/about")).json
+    assert (told["version"], told["schema_version"]) == (__version__, schema.VERSION)
+    assert told["database"] in ("sqlite", "postgresql", "mysql", "mariadb")
+    assert told["up_seconds"] >= 0
 
 
 async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -> None:

@@ -238,6 +238,8 @@ WALK: dict[str, Step] = {
     "runs.show": Step(make=a_run),
     "runs.start": Step(make=a_task, body=RUN_BODY),
     "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),
+    "samples.comparison": Step(make=items_of_a_run),
+    "samples.show": Step(make=items_of_a_run),
     "schedules.delete": Step(make=a_schedule),
     "schedules.list": Step(make=a_schedule, query="?project={project}"),
     "schedules.pause": Step(make=a_schedule),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from tests.conftest import on_sqlite
 from tests.runs.acting import Flaky, facts, submit, submit_many
 from tests.waiting import PATIENCE_SECONDS, eventually
 from tests.workers.acting import HABITS, Obedient, ended, is_in, working
 from tests.workers.test_worker import worker_is
 from weft.app import App
+from weft.errors import Conflict
 from weft.runs.model import RunState
+from weft.workers import store
 
 
 async def test_a_draining_worker_finishes_its_runs_and_leases_no_other(app: App) -> None:
@@ -125,3 +129,46 @@ async def test_a_drain_waits_until_every_outcome_is_told(app: App) -> None:
         line.lose_request.clear()
         await asyncio.wait_for(task, PATIENCE_SECONDS)
     assert (await app.runs.get(run_id)).state is RunState.SUCCEEDED
+
+
+async def test_a_worker_that_is_ordered_to_drain_finishes_its_runs_however_long_they_take(app: App) -> None:
+    first, second = await submit_many(app, 2)
+    executor = Obedient()
+    async with working(app, executor, capacity=1, habits=replace(HABITS, drain_seconds=0.01)) as (_, task):
+        await executor.has_started(first)
+        worker = await app.workers.drain((await app.workers.get("w1")).id)
+        assert worker.state == "draining"
+        beats = await beats_of(app)
+        await eventually(lambda: beaten(app, beats + 3))
+        assert await worker_is(app, "draining")
+        assert (executor.stopped, task.done()) == ([], False)
+        executor.end(first)
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
+    assert (await app.runs.get(first)).state is RunState.SUCCEEDED
+    assert (await app.runs.get(second)).state is RunState.QUEUED
+    assert await worker_is(app, "offline")
+    with pytest.raises(Conflict, match="w1 has left already"):
+        await app.workers.drain(worker.id)
+
+
+@on_sqlite
+async def test_a_worker_that_drains_by_order_has_its_drain_time_when_its_process_is_asked_to_stop(app: App) -> None:
+    run_id = await submit(app)
+    executor = Obedient()
+    async with working(app, executor, habits=replace(HABITS, drain_seconds=0.01)) as (worker, task):
+        await executor.has_started(run_id)
+        worker.drain(ordered=True)
+        worker.drain(ordered=True)
+        await eventually(lambda: worker_is(app, "draining"))
+        assert not task.done()
+        worker.drain()
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
+    assert (await app.runs.get(run_id)).state is RunState.QUEUED
+
+
+async def beats_of(app: App) -> int:
+    return max((await app.db.read(store.beats)).values(), default=0)
+
+
+async def beaten(app: App, beats: int) -> bool:
+    return await beats_of(app) >= beats

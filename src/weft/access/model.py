@@ -125,6 +125,8 @@ class Session:
     seen_at: Moment
     address: str
     agent: str
+    handle: str = ""
+    """Names the session where it is listed, and opens nothing: the beginning of a digest of its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,15 @@ from typing import Any
 from sqlalchemy import delete, insert, or_, select, update
 
 from weft.access import store
-from weft.access.model import Session
+from weft.access.model import Session, User
 from weft.clock import Moment
 from weft.db import schema
 from weft.db.database import Transaction
 
 sessions, failures = schema.sessions, schema.login_failures
+
+HANDLE = 16
+"""Characters of the digest that name a session."""
 
 
 def add(tx: Transaction, row: Mapping[str, Any]) -> None:
@@ -23,10 +26,23 @@ def add(tx: Transaction, row: Mapping[str, Any]) -> None:
 def find(tx: Transaction, digest: str) -> Session | None:
     row = tx.execute(select(sessions).where(sessions.c.digest == digest)).first()
     user = None if row is None else store.user(tx, row.user_id)
-    if row is None or user is None:
-        return None
+    return None if row is None or user is None else _session(row, user)
+
+
+def of_user(tx: Transaction, user_id: int) -> list[Session]:
+    """The sessions of a user, the one that was used last first."""
+    user = store.user(tx, user_id)
+    rows = tx.rows(select(sessions).where(sessions.c.user_id == user_id).order_by(sessions.c.seen_at.desc()))
+    return [] if user is None else [_session(row, user) for row in rows]
+
+
+def _session(row: Any, user: User) -> Session:
     shown = {name: getattr(row, name) for name in ("csrf", "created_at", "seen_at", "address", "agent")}
-    return Session(user=user, **shown)
+    return Session(user=user, handle=handle(row.digest), **shown)
+
+
+def handle(digest: str) -> str:
+    return digest[:HANDLE]
 
 
 def touch(tx: Transaction, digest: str, at: Moment) -> None:
@@ -35,6 +51,15 @@ def touch(tx: Transaction, digest: str, at: Moment) -> None:
 
 def end(tx: Transaction, digest: str) -> None:
     tx.execute(delete(sessions).where(sessions.c.digest == digest))
+
+
+def end_one(tx: Transaction, user_id: int, named: str) -> bool:
+    """End the session of a user that has this handle; False where there is none."""
+    digests = [row.digest for row in tx.rows(select(sessions.c.digest).where(sessions.c.user_id == user_id))]
+    found = [digest for digest in digests if handle(digest) == named]
+    for digest in found:
+        end(tx, digest)
+    return bool(found)
 
 
 def end_all(tx: Transaction, user_id: int) -> int:

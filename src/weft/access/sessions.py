@@ -10,6 +10,7 @@ from weft.access.model import Session, User
 from weft.access.witness import tell
 from weft.clock import Clock, seconds
 from weft.db.database import Database, Transaction
+from weft.errors import NotFound
 
 IDLE = seconds(12 * 3600)
 LONGEST = seconds(7 * 86_400)
@@ -30,6 +31,7 @@ class Sessions:
     ) -> tuple[Session, SessionId]:
         """Begin a session with an id that nobody knew before; the one that the browser came with ends."""
         session_id, at = secrets.token_urlsafe(32), self._clock()
+        digest = _digest(session_id)
         session = Session(
             user=user,
             csrf=secrets.token_urlsafe(32),
@@ -37,12 +39,13 @@ class Sessions:
             seen_at=at,
             address=address[:64],
             agent=agent[:200],
+            handle=store.handle(digest),
         )
 
         def begin(tx: Transaction) -> None:
             store.end(tx, _digest(instead_of))
             row = {name: getattr(session, name) for name in ("csrf", "created_at", "seen_at", "address", "agent")}
-            store.add(tx, row | {"digest": _digest(session_id), "user_id": user.id})
+            store.add(tx, row | {"digest": digest, "user_id": user.id})
             tell(tx)
 
         await self._db.transact(begin)
@@ -63,6 +66,22 @@ class Sessions:
     async def end(self, session_id: SessionId) -> None:
         def work(tx: Transaction) -> None:
             store.end(tx, _digest(session_id))
+            tell(tx)
+
+        await self._db.transact(work)
+
+    async def all(self, user_id: int) -> list[Session]:
+        """Those of a user that still count, the one that was used last first."""
+        at = self._clock()
+        found = await self._db.read(lambda tx: store.of_user(tx, user_id))
+        return [each for each in found if at - each.seen_at <= IDLE and at - each.created_at <= LONGEST]
+
+    async def end_one(self, user_id: int, handle: str) -> None:
+        """End one session of a user, by the handle under which it is listed."""
+
+        def work(tx: Transaction) -> None:
+            if not store.end_one(tx, user_id, handle):
+                raise NotFound("session", handle)
             tell(tx)
 
         await self._db.transact(work)

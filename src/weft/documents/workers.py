@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from weft.documents.copying import Time, copied
-from weft.workers.workers import WorkerInfo
+from weft.workers.workers import WorkerInfo, WorkerRun
 
 
 class WorkerDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +26,25 @@ class WorkerDocument(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Time | None
     seen_at: Time | None
     stats: dict[str, Any]
+
+
+class WorkerRunDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a worker has, or had last."""
+
+    id: int
+    project: str
+    task: str
+    kind: str
+    state: str
+    attempt: int
+    started_at: Time | None
+    finished_at: Time | None
+    outcome: str | None
+    reason: str | None
+
+
+def worker_run_document(run: WorkerRun) -> WorkerRunDocument:
+    return copied(WorkerRunDocument, run)
 
 
 def worker_document(worker: WorkerInfo) -> WorkerDocument:

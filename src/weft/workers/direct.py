@@ -94,7 +94,8 @@ class DirectProtocol:
     def _beat(self, tx: Transaction, worker_id: int, beat: Beat) -> Orders:
         at = self._clock()
         values = {"seen_at": at, "state": beat.state, "running": beat.running, "done": beat.done}
-        if not store.beat(tx, worker_id, values | {"stats": msgspec.json.encode(beat.stats).decode()}):
+        known = store.beat(tx, worker_id, values | {"stats": msgspec.json.encode(beat.stats).decode()})
+        if known is None:
             return Orders(lost=True)
         if beat.state == store.GONE:
             name = self._card(worker_id).name
@@ -104,6 +105,7 @@ class DirectProtocol:
             held=tuple((row.id, row.attempt) for row in held),
             cancel=tuple((row.id, row.attempt) for row in held if row.cancel_requested),
             pause=tuple((row.id, row.attempt) for row in held if row.pause_requested),
+            drain=known == store.DRAINING,
             prepare=self._fresh.codes(tx),
         )
 

@@ -54,6 +54,8 @@ class Orders(msgspec.Struct, frozen=True):
     """Those of them that somebody wants stopped."""
     pause: tuple[tuple[int, int], ...] = ()
     """Those of them that somebody wants to go on later: they keep their place and are given back."""
+    drain: bool = False
+    """Somebody wants the worker to lease nothing more, to finish what it has, and to leave."""
     prepare: tuple[Code, ...] = ()
     """Code that was deployed just now, and that runs may soon ask for."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, bindparam, insert, literal_column, select, update
+from sqlalchemy import Update, bindparam, func, insert, literal_column, select, update
 
 from weft.clock import Moment
 from weft.db import schema
@@ -15,6 +15,7 @@ from weft.db.database import Transaction
 workers, runs = schema.workers, schema.runs
 
 GONE = "offline"
+DRAINING = "draining"
 
 
 def add(tx: Transaction, row: Mapping[str, Any]) -> int:
@@ -36,18 +37,33 @@ def entered(tx: Transaction, worker_id: int) -> Any:
     return tx.execute(select(workers).where(workers.c.id == worker_id)).first()
 
 
-def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> bool:
-    """Count one beat; False where the worker was declared lost."""
-    return (
-        tx.execute(_beat(), {"of": worker_id} | {f"new_{name}": value for name, value in values.items()}).rowcount == 1
-    )
+def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> str | None:
+    """Count one beat; the state that the worker is known in then, None where it was declared lost.
+
+    A worker that was asked to drain is known as draining until it leaves, whatever it says itself.
+    """
+    told = {"of": worker_id} | {f"new_{name}": value for name, value in values.items()}
+    if tx.execute(_beat(drains=False), told).rowcount == 1:
+        return str(values["state"])
+    state = GONE if values["state"] == GONE else DRAINING
+    return state if tx.execute(_beat(drains=True), told | {"new_state": state}).rowcount == 1 else None
 
 
 @cache
-def _beat() -> Update:
+def _beat(*, drains: bool) -> Update:
     new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("seen_at", "state", "running", "done", "stats")}
-    alive = (workers.c.id == bindparam("of"), workers.c.state != literal_column(f"'{GONE}'"))
-    return update(workers).where(*alive).values(beats=workers.c.beats + 1, **new)
+    gone, draining = literal_column(f"'{GONE}'"), literal_column(f"'{DRAINING}'")
+    known = workers.c.state == draining if drains else workers.c.state.not_in((gone, draining))
+    return update(workers).where(workers.c.id == bindparam("of"), known).values(beats=workers.c.beats + 1, **new)
+
+
+def drain(tx: Transaction, worker_id: int) -> bool:
+    """Ask a worker to leave once its runs have ended; False where it has left already."""
+    here = (workers.c.id == worker_id) & (workers.c.state != GONE)
+    if tx.value(select(workers.c.id).where(here)) is None:
+        return False
+    tx.execute(update(workers).where(here).values(state=DRAINING))
+    return True
 
 
 def beats(tx: Transaction) -> dict[int, int]:
@@ -71,6 +87,24 @@ def offline_with_leases(tx: Transaction) -> list[tuple[int, str]]:
     leased = select(runs.c.lease_worker).where(runs.c.lease_worker.is_not(None))
     query = select(workers.c.id, workers.c.name).where(workers.c.id.in_(leased), workers.c.state == GONE)
     return [(row.id, row.name) for row in tx.rows(query)]
+
+
+RUN = tuple(
+    runs.c[name]
+    for name in ("id", "project", "task", "kind", "state", "attempt", "started_at", "finished_at", "outcome", "reason")
+)
+
+
+def current_runs(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
+    """What the worker holds, newest first."""
+    return list(tx.rows(select(*RUN).where(runs.c.lease_worker == worker_id).order_by(runs.c.id.desc()).limit(limit)))
+
+
+def recent_runs(tx: Transaction, name: str, within: int, limit: int) -> list[Any]:
+    """Those of the newest ``within`` runs that a worker of this name had last and that have ended, newest first."""
+    newest = tx.value(select(func.max(runs.c.id))) or 0
+    ended = (runs.c.id > newest - within) & (runs.c.worker == name) & runs.c.finished_at.is_not(None)
+    return list(tx.rows(select(*RUN).where(ended).order_by(runs.c.id.desc()).limit(limit)))
 
 
 def all_workers(tx: Transaction, *, offline_since: Moment) -> list[Any]:

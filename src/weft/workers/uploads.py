@@ -3,13 +3,15 @@ another gateway, and a long log need not fit into anybody's memory."""
 
 from __future__ import annotations
 
+import msgspec
+
 from weft.errors import Conflict, Invalid
 from weft.ports import Blobs
 from weft.runs.log_shelf import Segment, forget_log, index_of, keep_index, keep_log, keep_segment, open_log, segment_key
 from weft.workers.wire import LARGEST_LOG, PIECE, log_key
 
 BEGUN = "uploads"
-"""Where each log is noted until it is whole. What is noted here for long was left behind."""
+"""Where each log is noted until it is whole, with what its pieces hold. What is noted here for long was left behind."""
 
 Attempt = tuple[int, int]
 """A run, and which of its attempts."""
@@ -39,9 +41,11 @@ class Uploads:
             raise Conflict(f"the log of run {run_id} has no bytes before {offset} yet; ask how far it is")
         if await index_of(self._blobs, key) is not None:  # the answer to its last piece was lost
             return total
+        known = await self._noted(run_id, attempt)
         if not number:
-            await self._blobs.put(_note(run_id, attempt), b"")
-        await keep_segment(self._blobs, key, number, data)
+            await self._note(run_id, attempt, [])
+        segment = await keep_segment(self._blobs, key, number, data)
+        await self._note(run_id, attempt, [*known[:number], segment])
         if offset + len(data) == total:
             await self._complete(run_id, attempt, total)
         return offset + len(data)
@@ -59,9 +63,17 @@ class Uploads:
 
     async def _complete(self, run_id: int, attempt: int, total: int) -> None:
         key = log_key(run_id, attempt)
-        sizes = [min(PIECE, total - offset) for offset in range(0, total, PIECE)]
-        await keep_index(self._blobs, key, [Segment(size) for size in sizes])
+        sizes, known = [min(PIECE, total - offset) for offset in range(0, total, PIECE)], await self._noted(run_id, attempt)
+        counted = [each.size for each in known] == sizes
+        await keep_index(self._blobs, key, known if counted else [Segment(size) for size in sizes])
         await self._blobs.delete(_note(run_id, attempt))
+
+    async def _noted(self, run_id: int, attempt: int) -> list[Segment]:
+        note = await self._blobs.get(_note(run_id, attempt))
+        return msgspec.json.decode(note, type=list[Segment]) if note else []
+
+    async def _note(self, run_id: int, attempt: int, segments: list[Segment]) -> None:
+        await self._blobs.put(_note(run_id, attempt), msgspec.json.encode(segments))
 
     async def _pieces(self, run_id: int, attempt: int) -> int:
         """How many are there one after another."""

@@ -21,6 +21,7 @@ from weft.workers.breakers import Breakers
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
 from weft.workers.heart import Heart
+from weft.workers.leaving import wait_for_runs
 from weft.workers.left_behind import deliver_left_behind
 from weft.workers.log_shipping import ship_all
 from weft.workers.preparing import Preparations
@@ -80,6 +81,8 @@ class Worker:
         self._started = self._done = 0
         self._draining = asyncio.Event()
         self._hurried = asyncio.Event()
+        self._ordered = False
+        self._impatient = asyncio.Event()
         self._room = asyncio.Event()
         self._leases_begun = self._leases_ended = 0
         self._strange: dict[tuple[int, int], int] = {}
@@ -109,9 +112,17 @@ class Worker:
             self._preparations.release()
             await self._leave()
 
-    def drain(self) -> None:
-        """Lease nothing more from now on; end once the runs have ended or the drain time is over."""
-        if self._draining.is_set():  # asked twice: do not wait for runs, nor for a database that is away
+    def drain(self, *, ordered: bool = False) -> None:
+        """Lease nothing more from now on; end once the runs have ended or the drain time is over.
+
+        Where the control plane has ordered it, the drain time begins when the process itself is asked to stop.
+        """
+        if ordered and self._draining.is_set():
+            return
+        was_ordered, self._ordered = self._ordered, ordered
+        if was_ordered:
+            self._impatient.set()
+        elif self._draining.is_set():  # asked twice: do not wait for runs, nor for a database that is away
             self._stop_all("drain")
             if not self._running:
                 self._hurried.set()
@@ -233,7 +244,7 @@ class Worker:
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             log.info("worker drains", extra={"worker": self._card.name, "runs": len(tasks)})
-            await asyncio.wait(tasks, timeout=seconds)
+            await wait_for_runs(tasks, seconds, patient_until=self._impatient if self._ordered else None)
 
     async def _give_back(self) -> None:
         """Stop what still runs and hand it back unharmed."""
@@ -265,6 +276,8 @@ class Worker:
         for why, keys in (("cancel", orders.cancel), ("pause", orders.pause)):
             for key in self._running.keys() & set(keys):
                 self._running[key].stop(why)
+        if orders.drain:
+            self.drain(ordered=True)
         self._settle_differences(set(orders.held))
         self._preparations.begin(orders.prepare)
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import msgspec
 
+from weft.access.witness import tell
 from weft.clock import Clock, Moment, seconds
-from weft.db.database import Database
-from weft.errors import NotFound
+from weft.db.database import Database, Transaction
+from weft.errors import Conflict, NotFound
 from weft.workers import store
 
 SHOW_OFFLINE_SECONDS = 3600.0
 """How long a worker that has left is still listed."""
+LATELY = 5_000
+"""Among how many of the newest runs those of one worker are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,22 @@ class WorkerInfo:
         return max(0.0, (now - self.seen_at) / 1_000_000)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRun:
+    """A run that a worker has, or had last."""
+
+    id: int
+    project: str
+    task: str
+    kind: str
+    state: str
+    attempt: int
+    started_at: Moment | None
+    finished_at: Moment | None
+    outcome: str | None
+    reason: str | None
+
+
 class Workers:
     """Every worker that is there, and those that left not long ago."""
 
@@ -55,6 +74,29 @@ class Workers:
         if not found:
             raise NotFound("worker", name)
         return max(found, key=lambda worker: worker.id)
+
+    async def runs(self, worker: WorkerInfo, limit: int = 50) -> list[WorkerRun]:
+        """What a worker runs now, then what it has run lately: among the newest runs, so that it costs little."""
+
+        def look(tx: Transaction) -> list[Any]:
+            current = store.current_runs(tx, worker.id, limit)
+            return current + store.recent_runs(tx, worker.name, LATELY, limit - len(current))
+
+        return [WorkerRun(**row._mapping) for row in await self._db.read(look)]
+
+    async def drain(self, worker_id: int) -> WorkerInfo:
+        """Ask a worker to lease nothing more and to leave once its runs have ended; it hears of it at its next beat."""
+
+        def work(tx: Transaction) -> WorkerInfo:
+            before = store.entered(tx, worker_id)
+            if before is None:
+                raise NotFound("worker", worker_id)
+            if not store.drain(tx, worker_id):
+                raise Conflict(f"worker {before.name} has left already")
+            tell(tx, before={"state": before.state}, after={"state": store.DRAINING})
+            return _info(store.entered(tx, worker_id))
+
+        return await self._db.transact(work)
 
     async def forget_offline(self, older_than_seconds: float = 7 * 86_400.0) -> int:
         """Drop workers from the registry that left long ago."""
