@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from tests.conftest import SetClock
+from tests.runs.acting import Hand, submit
 from weft.app import App
+from weft.clock import seconds
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.runs import list_store
+from weft.projects.model import Code
+from weft.runs import list_store, list_window
 from weft.runs.listing import Listing
 from weft.runs.model import NewRun, Run, RunSpec, Trigger
 
@@ -22,6 +26,7 @@ ENDINGS = {
     "failed": ("failed", "failed"),
     "timeout": ("failed", "timeout"),
     "lost": ("failed", "lost"),
+    "oom": ("failed", "oom"),
     "cancelled": ("cancelled", "cancelled"),
 }
 
@@ -141,3 +146,46 @@ def test_only_a_page_that_is_found_at_once_is_short() -> None:
     assert Listing(where={"project": "shop", "state": "running"}, projects=frozenset({"shop"})).is_short
     assert not Listing(where={"kind": "http"}).is_short
     assert not Listing(where={}, projects=many).is_short
+
+
+async def listed(app: App, **where: Any) -> list[int]:
+    return [run.id for run in await app.runs.find(where, oldest_first=True)]
+
+
+async def test_runs_are_found_by_worker_tag_spider_version_and_time(app: App, clock: SetClock) -> None:
+    began = clock()
+    first = await submit(app, spec={"spider": "books"}, tags=("eu", "heavy"))
+    await submit(app, spec={"spider": "Books"}, tags=("eu2",), params={"tag": "eu"})
+    clock.forward(60)
+    noon = clock()
+    pinned = await submit(app, project="p2", tags=("eu",), code=Code("v1", "d", "s"))
+    worker = await Hand.join(app, "w1")
+    lease = await worker.lease_one()
+
+    assert await listed(app, tag="eu") == [first, pinned]
+    assert await listed(app, tag="e_") == []
+    assert await listed(app, spider="books") == [first]
+    assert await listed(app, version="v1") == [pinned]
+    assert await listed(app, worker="w1") == [lease.run_id]
+    assert await listed(app, since=noon) == [pinned]
+    assert pinned not in await listed(app, since=began, until=noon)
+    assert len(await listed(app, since=began, until=noon)) == 2
+    assert await listed(app, until=began) == []
+
+
+async def test_a_span_of_time_is_found_without_a_look_at_all_runs(
+    app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_store, "LOOKED_AT", (5, 10))
+    monkeypatch.setattr(list_window, "APART", 2)
+    ids = []
+    for _ in range(60):
+        ids.append(await submit(app))
+        clock.forward(60)
+    began = clock() - seconds(3600)
+    found = await app.runs.page(
+        Listing(where={"since": began + seconds(1800), "until": began + seconds(2100)}, limit=3)
+    )
+    assert list(found.ids) == ids[32:35][::-1]
+    later = await app.runs.page(Listing(where={"until": began + seconds(120)}))
+    assert (list(later.ids), later.next) == (ids[:2][::-1], None)

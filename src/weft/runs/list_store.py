@@ -18,8 +18,9 @@ from sqlalchemy import ARRAY, BigInteger, ColumnElement, Select, any_, bindparam
 
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.runs.list_window import EVERY_ID, beside, conditions, prepared
 from weft.runs.listing import Listing, Row
-from weft.runs.model import Outcome, Run, RunSpec, RunState
+from weft.runs.model import LIMITS, Outcome, Run, RunSpec, RunState
 
 runs = schema.runs
 
@@ -34,7 +35,7 @@ LOOKED_AT = (2_000, 10_000)
 MOST_PROJECTS = 100
 """How many projects are read one by one."""
 
-FAILED = (Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value)
+FAILED = (Outcome.FAILED.value, Outcome.TIMEOUT.value, Outcome.LOST.value, *LIMITS)
 CANCELLED = (Outcome.CANCELLED.value, Outcome.SKIPPED.value)
 TROUBLES = {RunState.FAILED.value: FAILED, RunState.CANCELLED.value: CANCELLED}
 """The outcomes of states that are no success: runs that ended so have them in a column with an index."""
@@ -67,8 +68,10 @@ def run_of(row: Row) -> Run:
 
 def page(tx: Transaction, wanted: Listing) -> Page:
     """The ids of the next runs that are ``wanted``, and where to go on."""
-    strands = _strands(tx, wanted)
-    read = [_read(tx, wanted, strand, len(strands)) for strand in strands]
+    strands, asked = _strands(tx, wanted), prepared(tx, wanted.where)
+    if asked is None:
+        return [], None
+    read = [_read(tx, wanted, strand, len(strands), asked) for strand in strands]
     ids = sorted((run_id for strand_ids, _ in read for run_id in strand_ids), key=wanted.order)
     edge = min((edge for _, edge in read if edge is not None), key=wanted.order, default=None)
     if edge is not None:  # beyond it, some strand has not been looked at
@@ -138,11 +141,12 @@ def _count(column: str) -> Select[Any]:
     return select(func.count()).select_from(some)
 
 
-def _read(tx: Transaction, wanted: Listing, strand: Strand, among: int) -> Page:
+def _read(tx: Transaction, wanted: Listing, strand: Strand, among: int, given: Mapping[str, Any]) -> Page:
     within = wanted.projects if "project" not in strand.equal else None
     rest = tuple(name for name in wanted.where if name not in strand.equal and name not in strand.means)
-    asked = Shape(tuple(strand.equal), strand.sparse, wanted.before is not None, wanted.oldest_first)
-    values = {**wanted.where, **strand.equal, "before": wanted.before, "limit": wanted.limit + 1}
+    windowed = (given["low"], given["high"]) != EVERY_ID
+    asked = Shape(tuple(strand.equal), strand.sparse, wanted.before is not None, wanted.oldest_first, windowed)
+    values = {**given, **strand.equal, "before": wanted.before, "limit": wanted.limit + 1}
     values |= {} if within is None else {"within": sorted(within)}
     if strand.sparse is not None or not (rest or within):
         return _ids(tx, _query(asked, rest, within is not None, False), values), None
@@ -166,6 +170,8 @@ class Shape:
     sparse: str | None
     onward: bool
     oldest_first: bool
+    windowed: bool = False
+    """Whether only ids from ``low`` to ``high`` are looked at."""
 
     def along(self, query: Select[Any]) -> Select[Any]:
         """The query for no more than the strand, in its order."""
@@ -176,15 +182,17 @@ class Shape:
         query = query.where(*(runs.c[name] == bindparam(name) for name in self.equal))
         if self.onward:
             query = query.where(place > bindparam("before") if self.oldest_first else place < bindparam("before"))
+        if self.windowed:
+            query = query.where(place >= bindparam("low"), place <= bindparam("high"))
         return query.order_by(place if self.oldest_first else place.desc())
 
 
 @lru_cache(1000)
 def _query(shape: Shape, rest: tuple[str, ...], within: bool, edged: bool) -> Select[Any]:
     """Built once for each way of asking: to build it takes longer than to run it."""
-    query = shape.along(select(runs.c.id)).where(*(_beside(name) == bindparam(name) for name in rest))
+    query = shape.along(select(runs.c.id)).where(*conditions(rest))
     if within:
-        query = query.where(_beside("project").in_(bindparam("within", expanding=True)))
+        query = query.where(beside("project").in_(bindparam("within", expanding=True)))
     if edged:
         query = query.where(runs.c.id <= bindparam("edge") if shape.oldest_first else runs.c.id >= bindparam("edge"))
     return query.limit(bindparam("limit"))
@@ -194,8 +202,3 @@ def _query(shape: Shape, rest: tuple[str, ...], within: bool, edged: bool) -> Se
 def _edge(shape: Shape) -> Select[Any]:
     """The last run of a strand that one page may look at."""
     return shape.along(select(runs.c.id)).limit(1).offset(bindparam("looked"))
-
-
-def _beside(name: str) -> ColumnElement[Any]:
-    """A column as a value, so that no database thinks of reading along an index of its own."""
-    return runs.c[name].concat("")

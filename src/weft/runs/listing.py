@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 from weft.errors import Invalid
 
-FILTERS = frozenset({"project", "task", "kind", "state", "trigger", "correlation_id", "outcome"})
+COLUMNS = frozenset({"project", "task", "kind", "state", "trigger", "correlation_id", "outcome", "worker"})
+IN_SPEC = {"spider": '"spider":', "version": '"code":{"version":'}
+"""What stands in the spec of a run before the value that is asked for."""
+FILTERS = COLUMNS | IN_SPEC.keys() | {"tag", "since", "until"}
+"""``since`` and ``until`` are moments of being queued."""
 
 COMMON = frozenset({"project", "task", "state"})
 FEW = 10
@@ -20,7 +24,7 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Which runs to list, newest first: those whose fields equal ``where``, of all projects or of some."""
+    """Which runs to list, newest first: those that are as ``where`` says, of all projects or of some."""
 
     where: Mapping[str, Any]
     projects: frozenset[str] | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -12,14 +13,17 @@ from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, cursor, page
 from weft.api.starts import LARGEST_BATCH, MOST_AT_ONCE, Batch, RunBody, Starter
+from weft.clock import moment
 from weft.documents.runs import AttemptDocument, RunDocument, attempt_document, run_document
 from weft.errors import Invalid, NotFound
 from weft.runs.listing import Listing
 from weft.runs.model import Outcome, RunState, Submitted, Trigger
+from weft.tasks.model import check_label
 
 operations = Operations("runs")
 
 RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+When = Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, with its zone.")]
 RunIds = Annotated[list[RunId], msgspec.Meta(min_length=1, max_length=500)]
 
 KEY = {"Idempotency-Key": "Used twice, it makes one run; the second answer names the first run."}
@@ -36,12 +40,22 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     trigger: Trigger | None = None
     outcome: Outcome | None = None
     correlation_id: str | None = None
+    worker: str | None = None
+    """The name of the worker that its last attempt ran on."""
+    tag: str | None = None
+    spider: str | None = None
+    version: str | None = None
+    """Of its project's code."""
+    since: When | None = None
+    """Queued then or later."""
+    until: When | None = None
+    """Queued before."""
     sort: Literal["-id", "id"] = "-id"
     after: After | None = None
     limit: Limit = 50
 
 
-FILTERS = ("task", "kind", "state", "trigger", "outcome", "correlation_id")
+FILTERS = ("task", "kind", "state", "trigger", "outcome", "correlation_id", "worker", "spider", "version")
 
 
 @operations.get("/runs", needs=Role.VIEWER, query=Filter, answer=Page[RunDocument], example=examples.page(examples.RUN))
@@ -53,7 +67,7 @@ async def list_(call: Call) -> bytes:
     """
     asked: Filter = call.query
     listing = Listing(
-        where={name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None},
+        where=_where(asked),
         projects=call.visible(asked.project),
         before=page(asked.after),
         limit=asked.limit,
@@ -65,6 +79,14 @@ async def list_(call: Call) -> bytes:
         return Page(items=call.shelf.shown(seen), next=None if seen.next is None else cursor(seen.next))
 
     return await call.shared((asked, listing.projects), found)
+
+
+def _where(asked: Filter) -> dict[str, Any]:
+    where: dict[str, Any] = {name: str(value) for name in FILTERS if (value := getattr(asked, name)) is not None}
+    if asked.tag is not None:
+        check_label("tag", asked.tag)
+        where["tag"] = asked.tag
+    return where | {name: moment(at) for name in ("since", "until") if (at := getattr(asked, name)) is not None}
 
 
 @operations.post(
