@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,7 +19,19 @@ from weft.web.inside import Answer
 
 LARGEST_FORM = 2 << 20
 """Bytes; a text may take nine times its characters on the way here."""
-MOST_FIELDS = 50
+MOST_FIELDS = 600
+"""Fields of one form: a list may have 500 that are chosen."""
+
+
+class Form(dict[str, str]):
+    """What was typed into a form. A name that came more than once has its last value; ``every`` has all of them."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._pairs = tuple(pairs)
+        super().__init__(self._pairs)
+
+    def every(self, name: str) -> list[str]:
+        return [value for each, value in self._pairs if each == name]
 
 
 @dataclass(slots=True)
@@ -29,7 +41,7 @@ class Visit:
     request: Request
     api: ASGIApp
     request_id: str
-    form: Mapping[str, str] = field(default_factory=dict)
+    form: Form = field(default_factory=Form)
     session: Mapping[str, Any] = field(default_factory=dict)
     """Who looks, as ``/v1/session`` tells it; empty where nobody is logged in."""
 
@@ -55,7 +67,7 @@ class Visit:
         self.session = (await self.ask("GET", "/v1/session")).document
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> Form:
     """What was typed into a form; the lines of a text end as they do in files."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
@@ -72,4 +84,4 @@ async def read_form(request: Request) -> dict[str, str]:
         raise Refused("too_slow", f"the form did not arrive within {BODY_SECONDS:g} s") from None
     except ValueError as problem:
         raise Refused("bad_request", f"the form cannot be read ({problem})") from problem
-    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+    return Form((name, value.replace("\r\n", "\n")) for name, value in pairs)
