@@ -32,6 +32,9 @@ class ErrorGroup(msgspec.Struct, frozen=True):
     last_at: int | None
     example: str
     """The first of them with its traceback, at most 20,000 characters."""
+    first_line: int | None = None
+    """Where in the log the first and the last of them are; None where lines were not counted."""
+    last_line: int | None = None
 
 
 class ErrorGroups:
@@ -41,30 +44,31 @@ class ErrorGroups:
         self._groups: dict[tuple[str, str], ErrorGroup] = {}
         self.others = 0
 
-    def add(self, records: Iterable[LogRecord]) -> None:
+    def add(self, records: Iterable[LogRecord], line: int | None = None) -> None:
+        """Take the errors among records, which are all of one line where that is told."""
         for record in records:
             if record.weight >= LEVELS["ERROR"]:
-                self._add(record)
+                self._add(record, line)
 
     @property
     def all(self) -> list[ErrorGroup]:
         """The most frequent first."""
         return sorted(self._groups.values(), key=lambda each: (-each.count, each.first_at or 0, each.message))
 
-    def _add(self, record: LogRecord) -> None:
+    def _add(self, record: LogRecord, line: int | None) -> None:
         message = masked(record)
         key = (record.logger[:LONGEST_MASKED], message)
         known = self._groups.get(key)
         if known is not None:
             level = max(known.level, record.level, key=lambda each: LEVELS[each])
-            known = msgspec.structs.replace(
-                known, count=known.count + 1, last_at=record.at or known.last_at, level=level
-            )
-            self._groups[key] = known
+            last = {"last_at": record.at or known.last_at, "last_line": line}
+            self._groups[key] = msgspec.structs.replace(known, count=known.count + 1, level=level, **last)
         elif len(self._groups) < MOST_GROUPS:
             self._groups[key] = ErrorGroup(
                 *(record.logger[:LONGEST_MASKED], message, record.level, 1, record.at, record.at),
                 example=record.text[:LONGEST_EXAMPLE],
+                first_line=line,
+                last_line=line,
             )
         else:
             self.others += 1

@@ -57,7 +57,7 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         """As Scrapy writes it, with further lines below and indented, so that none of them looks like a record."""
         body = self.message if self.exception is None else f"{self.message}\n{self.exception}"
         if not self.level:
-            return "\n".join(_tame(line) for line in _folded(body))
+            return tamed(body)
         head = f"{_moment(self.at)} [{_tame(self.logger) or 'root'}] {self.level}: "
         first, *others = (_tame(line) for line in _folded(body.rstrip("\r\n")))
         return "\n".join([head + first, *(_INDENT + line for line in others)])
@@ -82,7 +82,7 @@ class LogParser:
                 self._hold(line)
                 found += self._take()
             else:
-                found += _records(line, 0)
+                found += records_in(line, 0)
         self._hold(rest)
         return found
 
@@ -99,7 +99,7 @@ class LogParser:
         line, skipped = bytes(self._held), self._skipped
         self._held.clear()
         self._skipped = 0
-        return list(_records(line, skipped))
+        return list(records_in(line, skipped))
 
 
 def records_of(data: bytes) -> list[LogRecord]:
@@ -123,7 +123,7 @@ def shown(data: bytes, *, goes_on: bool = False) -> str:
     *lines, rest = data.split(b"\n")
     if goes_on and data.startswith(MARK):
         return "\n" + shown(data)
-    whole = [record.text + "\n" for line in lines for record in _records(line, 0)]
+    whole = [record.text + "\n" for line in lines for record in records_in(line, 0)]
     return "".join([*whole, *_open_text(rest)])
 
 
@@ -155,12 +155,12 @@ class LogText:
 
 def _open_text(rest: bytes) -> Iterator[str]:
     if MARK in rest:
-        yield "\n".join(record.text for record in _records(rest, 0))
+        yield "\n".join(record.text for record in records_in(rest, 0))
     elif rest:
-        yield "\n".join(_tame(line) for line in _folded(rest.decode("utf-8", "replace")))
+        yield tamed(rest.decode("utf-8", "replace"))
 
 
-def _records(line: bytes, skipped: int) -> Iterator[LogRecord]:
+def records_in(line: bytes, skipped: int = 0) -> Iterator[LogRecord]:
     """What one line says: a record may follow text that had no line end, and no record holds the mark."""
     if line.startswith(MARK) and line.find(MARK, 1) < 0:
         yield _record(line[1:], skipped)
@@ -221,6 +221,11 @@ def _printed(line: str, skipped: int) -> LogRecord:
 def _clip(text: str, skipped: int) -> str:
     more = max(0, len(text) - LONGEST_LINE) + skipped
     return f"{text[:LONGEST_LINE]} […{more} more]" if more else text
+
+
+def tamed(text: str) -> str:
+    """Text of any number of lines without what steers a terminal."""
+    return "\n".join(_tame(line) for line in _folded(text))
 
 
 def _tame(line: str) -> str:

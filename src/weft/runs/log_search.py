@@ -41,6 +41,8 @@ class LogQuery:
 
     level: str = ""
     """Those of this level or a graver one; a printed line has none."""
+    logger: str = ""
+    """Those of this logger, or of one below it."""
     text: str = ""
     """Those that hold this, in capitals or not."""
     regex: str = ""
@@ -59,7 +61,18 @@ class LogQuery:
         """Whether it is wanted, but for the pattern, which is matched elsewhere."""
         if self.level and record.weight < LEVELS[self.level]:
             return False
+        if self.logger and not f"{record.logger}.".startswith(f"{self.logger}."):
+            return False
         return not self.text or self.text.casefold() in record.text.casefold()
+
+    @property
+    def wants_all(self) -> bool:
+        return not (self.level or self.logger or self.text or self.regex)
+
+    @property
+    def wants_errors(self) -> bool:
+        """Whether it wants nothing that is less than an error."""
+        return LEVELS.get(self.level, 0) >= LEVELS["ERROR"]
 
 
 async def search(log: KeptLog, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
@@ -71,9 +84,9 @@ async def search(log: KeptLog, asked: LogQuery) -> AsyncIterator[list[LogRecord]
             return
         parser = LogParser()
         async for part in log.forwards():
-            if found := await _chosen(await asyncio.to_thread(parser.feed, part), asked, matcher):
+            if found := await chosen(await asyncio.to_thread(parser.feed, part), asked, matcher):
                 yield found
-        if found := await _chosen(parser.end(), asked, matcher):
+        if found := await chosen(parser.end(), asked, matcher):
             yield found
 
 
@@ -81,16 +94,17 @@ async def _tail(log: KeptLog, asked: LogQuery, matcher: Matcher | None, most: in
     found: list[list[LogRecord]] = []
     missing = most
     async for part in log.backwards():
-        chosen = await _chosen(await asyncio.to_thread(records_of, part), asked, matcher)
-        found.append(chosen[-missing:])
+        wanted = await chosen(await asyncio.to_thread(records_of, part), asked, matcher)
+        found.append(wanted[-missing:])
         missing -= len(found[-1])
         if missing <= 0:
             break
-    return [record for chosen in reversed(found) for record in chosen]
+    return [record for wanted in reversed(found) for record in wanted]
 
 
-async def _chosen(records: list[LogRecord], asked: LogQuery, matcher: Matcher | None) -> list[LogRecord]:
-    if asked.level or asked.text:
+async def chosen(records: list[LogRecord], asked: LogQuery, matcher: Matcher | None) -> list[LogRecord]:
+    """Those of the records that are wanted."""
+    if asked.level or asked.logger or asked.text:
         records = await asyncio.to_thread(lambda: [record for record in records if asked.wants(record)])
     if matcher is None or not records:
         return records

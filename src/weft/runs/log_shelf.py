@@ -8,6 +8,7 @@ log is whole or absent.
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -22,6 +23,10 @@ SEGMENT = 1 << 20
 LEVEL = 4
 GZIP = 31
 """What zlib calls the format of gzip, so that a segment can be read without weft."""
+GRAVE = re.compile(rb'"level"\s*:\s*"(?:ERROR|CRITICAL)"|\] (?:ERROR|CRITICAL): ', re.IGNORECASE)
+"""How a line says that it is an error, whoever wrote it."""
+LONGEST_WORD = 32
+"""Bytes at the end of a segment in which such a word may be cut off."""
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +34,13 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
     size: int
     lines: int | None = None
-    """None where nobody counted."""
+    """How many lines end in it; None where nobody counted."""
+    errors: bool | None = None
+    """Whether a line in it may be an error; None where nobody looked."""
+
+    @staticmethod
+    def of(data: bytes) -> Segment:
+        return Segment(len(data), data.count(b"\n"), _has_errors(data))
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -39,12 +50,23 @@ class Index(msgspec.Struct, frozen=True):
 class KeptLog:
     """A log whose parts are read when they are wanted."""
 
-    def __init__(self, sizes: Sequence[int], read: Callable[[int], Awaitable[bytes]]) -> None:
-        self._sizes, self._read = sizes, read
+    def __init__(self, segments: Sequence[Segment | int], read: Callable[[int], Awaitable[bytes]]) -> None:
+        self.segments = [Segment(each) if isinstance(each, int) else each for each in segments]
+        self._sizes, self._read = [each.size for each in self.segments], read
 
     @property
     def size(self) -> int:
         return sum(self._sizes)
+
+    async def part(self, number: int) -> bytes:
+        """The bytes of one segment."""
+        return await self._read(number)
+
+    async def count(self) -> None:
+        """See to it that every segment knows how many lines it has; nothing is read where they do."""
+        for number, segment in enumerate(self.segments):
+            if segment.lines is None:
+                self.segments[number] = await asyncio.to_thread(Segment.of, await self._read(number))
 
     async def whole(self) -> bytes:
         return b"".join([part async for part in self.forwards()])
@@ -75,7 +97,7 @@ def log_in_memory(data: bytes) -> KeptLog:
     async def read(_: int) -> bytes:
         return data
 
-    return KeptLog([len(data)], read)
+    return KeptLog([Segment.of(data)], read)
 
 
 async def keep_log(blobs: Blobs, key: str, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -91,7 +113,7 @@ async def keep_log(blobs: Blobs, key: str, size: int, read: Callable[[int, int],
 
 async def keep_segment(blobs: Blobs, key: str, number: int, data: bytes) -> Segment:
     await blobs.put(segment_key(key, number), await asyncio.to_thread(_compressed, data))
-    return Segment(len(data), data.count(b"\n"))
+    return await asyncio.to_thread(Segment.of, data)
 
 
 async def keep_index(blobs: Blobs, key: str, segments: Sequence[Segment]) -> None:
@@ -116,7 +138,7 @@ async def open_log(blobs: Blobs, key: str) -> KeptLog | None:
     async def read(number: int) -> bytes:
         return await read_segment(blobs, key, number)
 
-    return KeptLog([segment.size for segment in index.segments], read)
+    return KeptLog(index.segments, read)
 
 
 async def read_segment(blobs: Blobs, key: str, number: int) -> bytes:
@@ -149,3 +171,11 @@ def _folder(key: str) -> str:
 def _compressed(data: bytes) -> bytes:
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
     return packer.compress(data) + packer.flush()
+
+
+def _has_errors(data: bytes) -> bool:
+    """Whether it says so, or ends within what might be the word for it."""
+    return GRAVE.search(data) is not None or _BEGUN.search(data, max(0, len(data) - LONGEST_WORD)) is not None
+
+
+_BEGUN = re.compile(rb'(?:"level"?[^"\n]{0,8}"?[a-z]{0,8}|"l?e?v?e?|\] ?[a-z]{0,8}:?)\Z', re.IGNORECASE)

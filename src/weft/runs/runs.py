@@ -213,13 +213,17 @@ class Runs:
         """The log of an attempt as far as it is known: of the newest one unless told."""
         return await (await self.open_log(run_id, attempt)).whole()
 
-    async def open_log(self, run_id: int, attempt: int | None = None) -> KeptLog:
-        """That log, to be read in parts; of a run that is live, or was lost, it is what was shipped."""
+    async def open_log(self, run_id: int, attempt: int | None = None, *, whole_lines: bool = False) -> KeptLog:
+        """That log, to be read in parts; of a run that is live, or was lost, it is what was shipped.
+
+        With ``whole_lines``, a line that a live run has begun is left out.
+        """
         wanted = attempt or (await self.get(run_id)).attempt
         for ended in await self.attempts(run_id):
             if ended.attempt == wanted and ended.log_key:
                 return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
-        return log_in_memory(b"".join([data for _, data in await self.live_log(run_id, wanted)]))
+        data = b"".join([data for _, data in await self.live_log(run_id, wanted)])
+        return log_in_memory(data[: data.rfind(b"\n") + 1] if whole_lines else data)
 
     async def records(self, run_id: int, attempt: int | None, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
         """The records of a log that are wanted, in their order."""

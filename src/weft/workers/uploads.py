@@ -63,7 +63,10 @@ class Uploads:
 
     async def _complete(self, run_id: int, attempt: int, total: int) -> None:
         key = log_key(run_id, attempt)
-        sizes, known = [min(PIECE, total - offset) for offset in range(0, total, PIECE)], await self._noted(run_id, attempt)
+        sizes, known = (
+            [min(PIECE, total - offset) for offset in range(0, total, PIECE)],
+            await self._noted(run_id, attempt),
+        )
         counted = [each.size for each in known] == sizes
         await keep_index(self._blobs, key, known if counted else [Segment(size) for size in sizes])
         await self._blobs.delete(_note(run_id, attempt))

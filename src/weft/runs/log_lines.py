@@ -1,0 +1,202 @@
+"""Lines of a log by their numbers: the last of them, those before a line or after one, and of these the wanted ones.
+
+A line is what ends with a line end; a record of our agent is one, with its traceback. A page of them costs the segments
+that it lies in, however long the log is; a search looks at no more than ``SEARCHED`` bytes and says where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import accumulate, islice
+
+from weft.runs.log_records import LONGEST_RECORD, LogRecord, records_in
+from weft.runs.log_search import LogQuery, Matcher, chosen
+from weft.runs.log_shelf import GRAVE, KeptLog
+
+SEARCHED = 32 << 20
+AT_ONCE = 5_000
+"""How many lines are searched in one go."""
+MOST_RECORDS = 50
+"""How many records of one line are told; our agent writes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line and what it says; more than one record where somebody printed without a line end before one."""
+
+    number: int
+    records: Sequence[LogRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinePage:
+    lines: list[Line]
+    older: int | None
+    """Go on with those before this line; None where the log begins."""
+    newer: int | None
+    """Go on with those after this line; None where the log ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The lines that begin in one segment, as bytes; ``skipped`` bytes of the last were too many."""
+
+    first: int
+    raw: list[bytes]
+    skipped: int
+
+
+class LogLines:
+    """Reads the lines of a log whose segments are counted."""
+
+    def __init__(self, log: KeptLog) -> None:
+        self._log = log
+        self._counts = [each.lines or 0 for each in log.segments]
+        self._starts = [0, *accumulate(self._counts)]
+
+    @classmethod
+    async def of(cls, log: KeptLog) -> LogLines:
+        await log.count()
+        return cls(log)
+
+    async def total(self) -> int:
+        """How many lines there are; the last may have no end."""
+        ended = not self._log.size or (await self._log.part(len(self._counts) - 1)).endswith(b"\n")
+        return self._starts[-1] + (not ended)
+
+    async def before(self, line: int | None, asked: LogQuery, limit: int) -> LinePage:
+        """The last of the wanted lines before ``line``, or at the log's end."""
+        found: list[Line] = []
+        most = SEARCHED
+        until = 2**63 if line is None else line
+        block = len(self._counts) - 1 if line is None else self._block_of(line - 1)
+        async with _matching(asked) as matcher:
+            while block >= 0 and len(found) < limit and most > 0:
+                if self._may_hold(block, asked):
+                    most -= self._log.segments[block].size
+                    found = await self._last(block, until, asked, matcher, limit - len(found)) + found
+                block -= 1
+        older: int | None = found[0].number if len(found) == limit else self._first(block + 1)
+        newer = None if line is None else (found[-1].number if found else line - 1)
+        return LinePage(lines=found, older=older if older and older > 1 else None, newer=newer)
+
+    async def after(self, line: int, asked: LogQuery, limit: int) -> LinePage:
+        """The first of the wanted lines after ``line``."""
+        found: list[Line] = []
+        most, block, count = SEARCHED, self._block_of(line + 1), len(self._counts)
+        async with _matching(asked) as matcher:
+            while block < count and len(found) < limit and most > 0:
+                if self._may_hold(block, asked):
+                    most -= self._log.segments[block].size
+                    found += await self._next(block, line, asked, matcher, limit - len(found))
+                block += 1
+        full = len(found) == limit
+        newer = found[-1].number if full else max(line, self._first(block) - 1) if block < count else None
+        if newer is not None and newer >= await self.total():
+            newer = None
+        return LinePage(lines=found, older=line + 1 if line else None, newer=newer)
+
+    async def errors(self, most_bytes: int | None = None) -> AsyncIterator[list[Line]]:
+        """Every error, in its order; with ``most_bytes``, those near the end."""
+        left, asked = self._log.size, LogQuery(level="ERROR")
+        for block, segment in enumerate(self._log.segments):
+            if (most_bytes is None or left - segment.size < most_bytes) and self._may_hold(block, asked):
+                yield await self._next(block, 0, asked, None, 2**63)
+            left -= segment.size
+
+    async def _last(self, block: int, until: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
+        """The last of the wanted lines of a block, of those before ``until``."""
+        lines = await self._block(block)
+        found: list[Line] = []
+        stop, step = min(len(lines.raw), max(0, until - lines.first)), limit if asked.wants_all else AT_ONCE
+        while stop > 0 and len(found) < limit:
+            found = await _wanted(lines, max(0, stop - step), stop, asked, matcher) + found
+            stop -= step
+        return found[-limit:]
+
+    async def _next(self, block: int, line: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
+        """The first of the wanted lines of a block, of those after ``line``."""
+        lines = await self._block(block)
+        found: list[Line] = []
+        start, step = max(0, line + 1 - lines.first), limit if asked.wants_all else AT_ONCE
+        while start < len(lines.raw) and len(found) < limit:
+            found += await _wanted(lines, start, start + step, asked, matcher)
+            start += step
+        return found[:limit]
+
+    def _first(self, block: int) -> int:
+        """The number of the first line that begins in a segment. What it begins with belongs to the one before."""
+        return self._starts[block] + 2 if block else 1
+
+    def _block_of(self, line: int) -> int:
+        """The segment in which a line begins."""
+        return max(0, bisect_right(range(len(self._counts)), line, key=self._first) - 1)
+
+    def _may_hold(self, block: int, asked: LogQuery) -> bool:
+        """Whether a wanted line may begin in a segment: its word for an error may be in a later one."""
+        if block and not self._counts[block]:
+            return False
+        if not asked.wants_errors:
+            return True
+        for number in range(block, len(self._counts)):
+            if self._log.segments[number].errors is not False:
+                return True
+            if number > block and self._counts[number]:
+                return False
+        return False
+
+    async def _block(self, block: int) -> Block:
+        data = await self._log.part(block)
+        parts, skipped = [data[data.find(b"\n") + 1 :] if block else data], 0
+        held = len(parts[0])
+        for number in range(block + 1, len(self._counts)):
+            if held > LONGEST_RECORD + len(parts[0]) and not self._counts[number]:
+                skipped += self._log.segments[number].size
+                continue
+            part = await self._log.part(number)
+            end = part.find(b"\n") + 1
+            parts.append(part[:end] if end else part)
+            held += len(parts[-1])
+            if end:
+                break
+        raw = b"".join(parts).split(b"\n")
+        if not raw[-1]:
+            raw.pop()
+        return Block(self._first(block), raw, skipped)
+
+
+async def _wanted(block: Block, start: int, stop: int, asked: LogQuery, matcher: Matcher | None) -> list[Line]:
+    """The wanted ones of some lines of a block."""
+    lines = await asyncio.to_thread(_parsed, block, start, stop, asked)
+    if asked.wants_all:
+        return lines
+    records = [record for line in lines for record in line.records]
+    kept = {id(record) for record in await chosen(records, asked, matcher)}
+    narrowed = [Line(line.number, [each for each in line.records if id(each) in kept]) for line in lines]
+    return [line for line in narrowed if line.records]
+
+
+def _parsed(block: Block, start: int, stop: int, asked: LogQuery) -> list[Line]:
+    last = len(block.raw) - 1
+    found = []
+    for place, raw in enumerate(block.raw[start:stop], start):
+        if asked.wants_errors and not GRAVE.search(raw):
+            continue
+        more = max(0, len(raw) - LONGEST_RECORD) + (block.skipped if place == last else 0)
+        records = islice(records_in(raw[:LONGEST_RECORD], more), MOST_RECORDS)
+        found.append(Line(block.first + place, list(records)))
+    return found
+
+
+@asynccontextmanager
+async def _matching(asked: LogQuery) -> AsyncIterator[Matcher | None]:
+    """A matcher where there is a pattern."""
+    if not asked.regex:
+        yield None
+        return
+    async with Matcher(asked.regex) as matcher:
+        yield matcher
