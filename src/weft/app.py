@@ -33,6 +33,7 @@ from weft.intake.receiver import Receiver
 from weft.intake.replying import Replier, role_of
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
+from weft.items.courses import Courses
 from weft.items.datasets import Datasets
 from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations
@@ -97,6 +98,7 @@ class App:
     bell: Bell
     runs: Runs
     items: Items
+    courses: Courses
     datasets: Datasets
     destinations: Destinations
     deliverer: Deliverer
@@ -200,6 +202,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         bell=bell,
         runs=runs,
         items=Items(db),
+        courses=Courses(db),
         datasets=Datasets(db, clock),
         destinations=Destinations(db, clock, config.destinations_dir),
         deliverer=_deliverer(config, db, secrets, clock),

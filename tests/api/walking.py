@@ -240,6 +240,8 @@ WALK: dict[str, Step] = {
     "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),
     "samples.comparison": Step(make=items_of_a_run),
     "samples.show": Step(make=items_of_a_run),
+    "samples.comparison": Step(make=items_of_a_run),
+    "samples.show": Step(make=items_of_a_run),
     "schedules.delete": Step(make=a_schedule),
     "schedules.list": Step(make=a_schedule, query="?project={project}"),
     "schedules.pause": Step(make=a_schedule),

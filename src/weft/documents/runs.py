@@ -41,6 +41,8 @@ class SpecDocument(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float
     log_bytes: int
     retry: RetryDocument
+    version: str | None
+    """Of the project's code, where it executes that."""
 
 
 class AttemptDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,7 @@ def spec_document(spec: RunSpec) -> SpecDocument:
         grace_seconds=spec.grace_seconds,
         log_bytes=spec.log_bytes,
         retry=retry_document(spec.retry),
+        version=None if spec.code is None else spec.code.version,
     )
 
 

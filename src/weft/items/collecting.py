@@ -16,6 +16,7 @@ from weft.items import collect_store as store
 from weft.items.collect_store import Place
 from weft.items.lines import Read, read_lines
 from weft.items.model import Harvest
+from weft.items.sampling import Sampler
 from weft.items.shelving import shelve
 from weft.items.tally import Tally
 from weft.runs.model import storable
@@ -38,6 +39,7 @@ class Collector:
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
         self._own: dict[tuple[Place, int], tuple[str, int | None]] = {}
+        self._sampler = Sampler()
 
     async def collect(self, worker_id: int, worker: str, harvests: Sequence[Harvest]) -> list[int]:
         """Store the items of attempts that ``worker_id`` holds, or held before under another id as ``worker``.
@@ -52,18 +54,21 @@ class Collector:
     ) -> list[int]:
         at = self._clock()
         tallies = self._tallies(tx, {(each.run_id, each.attempt) for each in harvests}, worker_id, worker, at)
-        awaited = []
+        awaited: list[int] = []
+        told: dict[Place, dict[str, Any]] = {}
         for harvest, read in zip(harvests, lines, strict=True):
             tally = tallies.get((harvest.run_id, harvest.attempt))
             awaited.append(0 if tally is None else tally.take(harvest, read))
             if tally is not None and harvest.stats is not None:
                 tally.stats = _stats(harvest.stats) or tally.stats
+                told[harvest.run_id, harvest.attempt] = harvest.stats
         by_dataset: dict[int, list[Tally]] = {}
         for place in sorted(tallies):
             by_dataset.setdefault(tallies[place].dataset_id, []).append(tallies[place])
         for dataset in sorted(store.datasets_by_id(tx, by_dataset).values(), key=lambda each: each.id):
             shelve(tx, dataset, by_dataset[dataset.id], at)
         events.append(tx, _told(list(tallies.values()), at), at)
+        self._sampler.note(tx, tallies, told, at)
         store.save_stats(tx, [tallies[place].row(at) for place in sorted(tallies)])
         return awaited
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -122,3 +122,24 @@ class AttemptStats:
     stats: Mapping[str, Any]
     drift: Mapping[str, Any] | None
     at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far an attempt was at a moment."""
+
+    at: Moment
+    items: int
+    requests: int
+    errors: int
+    memory: int
+    """Bytes; 0: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How an attempt went, in samples; the last is how far it is now."""
+
+    attempt: int
+    first_item_at: Moment | None
+    samples: Sequence[Sample]

@@ -73,7 +73,7 @@ def empty_run(tx: Transaction, run_id: int, gone: list[tuple[int, int]]) -> None
     """Forget what a run has yielded and printed, once all of it is ``gone``; later, where items came meanwhile."""
     if yielded(tx, run_id) != gone:
         return
-    for table in (stats, marks, chunks):
+    for table in (stats, schema.samples, marks, chunks):
         tx.execute(delete(table).where(table.c.run_id == run_id))
     nothing = {"log_key": None, "log_bytes": None}
     tx.execute(update(runs).where(runs.c.id == run_id).values(nothing))
