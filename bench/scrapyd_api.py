@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench scrapyd_api", description=__doc__)
     parser.add_argument("--runs", type=positive, default=5, help="how often each is measured (5)")
     parser.add_argument("--calls", type=positive, default=1_000, help="how many jobs are scheduled (1000)")
-    parser.add_argument("--clients", type=positive, default=16, help="how many schedule at once (16)")
+    parser.add_argument("--clients", type=positive, default=64, help="how many schedule at once (64)")
     parser.add_argument("--import-seconds", type=float, default=5.0, help="what importing the slow project takes (5)")
     parser.add_argument("--finished", type=positive, default=100_000, help="how many finished jobs are listed (100000)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
