@@ -34,6 +34,7 @@ async def fill(app: App, folder: Path, *, runs: int, items: int) -> None:
     bad = "CASE WHEN number.n % 50 = 0 THEN 'failed' ELSE 'succeeded' END"
     before = BEFORE.format(last=PROJECTS + runs)
     ended = {"state": bad, "outcome": bad, "task_id": "NULL", "queued_at": before}
+    ended |= {"trouble": "CASE WHEN number.n % 50 = 0 THEN 'failed' END"}
     ended |= {"started_at": f"{before} + 100000", "finished_at": f"{before} + 1300000"}
     await ballast.fill(app, queued=PROJECTS, ended=runs, of_ended=ended, samples=[_run()] * PROJECTS)
     await asyncio.to_thread(item_ballast.fill, app, items)
