@@ -120,3 +120,92 @@ async def test_a_cursor_that_nobody_gave_is_refused(app: App, admin: Visitor, pl
 )
 async def test_settings_that_mean_nothing_are_refused(admin: Visitor, body: Any) -> None:
     assert (await admin.call("PUT", "/v1/datasets/shop/quotes", body)).status == 422
+
+
+async def test_a_search_looks_into_every_field_and_capitals_count_for_nothing(app: App, admin: Visitor) -> None:
+    spider = await crawl(app, {"a": "Green Tea", "b": 1}, {"a": "coffee", "tags": ["GREEN"]}, {"a": "milk", "b": None})
+    for path, sought, found in (
+        (f"/v1/runs/{spider.run_id}/items", "green", ["Green Tea", "coffee"]),
+        ("/v1/datasets/shop/quotes/items", "NULL", ["milk"]),
+        ("/v1/datasets/shop/quotes/things", "gReen", ["coffee", "Green Tea"]),
+    ):
+        answer = await admin.get(f"{path}?search={sought}")
+        assert [each["data"]["a"] for each in answer.json["items"]] == found
+    exported = await admin.get(f"/v1/runs/{spider.run_id}/items/export?search=green&fields=a&format=csv")
+    assert exported.data.split() == [b"a", b"Green", b"Tea", b"coffee"]
+    assert (await admin.get("/v1/datasets/shop/quotes/export?where=nonsense")).status == 422
+
+
+async def test_one_item_is_shown_with_what_its_schema_says(app: App, admin: Visitor) -> None:
+    await app.datasets.set("shop", "quotes", schema={"required": ["text"]})
+    spider = await crawl(app, {"text": "a"}, {"n": 1})
+    path = f"/v1/runs/{spider.run_id}/items/{spider.lease.attempt}"
+    assert (await admin.get(f"{path}/1")).json["problem"] is None
+    assert (await admin.get(f"{path}/2")).json["problem"] == "item has no text"
+    assert [(await admin.get(f"{path}/{seq}")).status for seq in ("3", "0", "x")] == [404, 404, 404]
+    for listed in (f"/v1/runs/{spider.run_id}/items", "/v1/datasets/shop/quotes/items"):
+        problems = [each["problem"] for each in (await admin.get(listed)).json["items"]]
+        assert problems == [None, "item has no text"]
+    things = (await admin.get("/v1/datasets/shop/quotes/things")).json["items"]
+    assert [each["problem"] for each in things] == ["item has no text", None]
+
+
+async def test_the_fields_of_a_run_are_told_by_attempt(app: App, admin: Visitor) -> None:
+    spider = await crawl(app, {"a": 1}, {"a": None})
+    path = f"/v1/runs/{spider.run_id}/fields"
+    told = (await admin.get(path)).json
+    assert (told["sampled"], told["fields"][0]["fill_rate"]) == (2, 0.5)
+    assert (await admin.get(f"{path}?attempt=all")).json == told
+    assert (await admin.get(f"{path}?attempt=7")).status == 422
+    assert (await admin.get("/v1/runs/999/fields")).status == 404
+
+
+async def test_a_dataset_tells_what_each_run_brought(app: App, admin: Visitor) -> None:
+    await app.datasets.set("shop", "quotes", key_fields=["id"])
+    one = await crawl(app, {"id": 1, "v": 1}, {"id": 2, "v": 1})
+    two = await crawl(app, {"id": 1, "v": 2}, {"id": 3, "v": 1}, at=AT + 60_000_000)
+    path = "/v1/datasets/shop/quotes/runs"
+    first = (await admin.get(f"{path}?limit=1")).json
+    rest = (await admin.get(f"{path}?limit=1&after={first['next']}")).json
+    told = [(each["run_id"], each["new_things"], each["changed_things"]) for each in first["items"] + rest["items"]]
+    assert told == [(two.run_id, 1, 1), (one.run_id, 2, 0)]
+    assert rest["next"] is None
+    gone = (await admin.get(f"/v1/datasets/shop/quotes/things?unseen_in_run={two.run_id}")).json["items"]
+    assert [each["data"]["id"] for each in gone] == [2]
+    (listed,) = (await admin.get("/v1/datasets?newest=true")).json["items"]
+    assert (listed["newest"]["run_id"], listed["things"], listed["at_least"]) == (two.run_id, 3, 3)
+
+
+async def test_datasets_are_listed_in_pages_and_by_a_part_of_their_name(app: App, admin: Visitor) -> None:
+    for project, name in (("shop", "Prices"), ("shop", "a_b"), ("blog", "posts"), ("blog", "a%b")):
+        await app.datasets.set(project, name)
+    seen, after = [], ""
+    while after is not None:
+        page = (await admin.get(f"/v1/datasets?newest=true&limit=3{after and '&after=' + after}")).json
+        seen += [(each["project"], each["name"]) for each in page["items"]]
+        after = page["next"]
+    assert seen == sorted(seen)
+    assert len(seen) == 4
+    for newest in ("", "&newest=true"):
+        found = (await admin.get(f"/v1/datasets?name=%25{newest}")).json["items"]
+        assert [each["name"] for each in found] == ["a%b"]
+        found = (await admin.get(f"/v1/datasets?name=PRI{newest}")).json["items"]
+        assert [each["name"] for each in found] == ["Prices"]
+
+
+async def test_looks_of_a_thing_come_in_parts(app: App, admin: Visitor) -> None:
+    await app.datasets.set("shop", "quotes", key_fields=["id"])
+    await crawl(app, *({"id": 1, "v": n} for n in range(5)))
+    (thing,) = (await admin.get("/v1/datasets/shop/quotes/things")).json["items"]
+    path = f"/v1/datasets/shop/quotes/things/{thing['id']}"
+    assert [each["number"] for each in (await admin.get(f"{path}?limit=2")).json["looks"]] == [5, 4]
+    assert [each["number"] for each in (await admin.get(f"{path}?below=4")).json["looks"]] == [3, 2, 1]
+
+
+async def test_very_many_things_are_counted_only_so_far(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.items.datasets.MOST_COUNTED", 2)
+    await crawl(app, {"n": 1}, {"n": 2})
+    assert (await app.datasets.glance("shop", "quotes"))[1].things == 2
+    await crawl(app, {"n": 3})
+    counts = (await app.datasets.glance("shop", "quotes"))[1]
+    assert (counts.things, counts.at_least) == (None, 2)

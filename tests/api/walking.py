@@ -34,8 +34,9 @@ class Step:
     make: Make | None = None
     query: str = ""
     body: Any = None
-    scope: Literal["project", "everywhere", "own"] = "project"
-    """Where the caller needs the role: in the project, in weft as a whole, or anywhere, for what is the caller's."""
+    scope: Literal["project", "everywhere", "somewhere", "own"] = "project"
+    """Where the caller needs the role: in the project, in weft as a whole, in any project, or none at all, for what is
+    the caller's."""
     role: Role | None = None
     """What is needed in fact, where that is more than the operation says: another's key needs its admin."""
 
@@ -75,6 +76,11 @@ async def an_ended_run(app: App, project: str) -> Values:
     run_id = await submit(app, project=project)
     await app.runs.cancel(run_id)
     return {"run_id": run_id}
+
+
+async def a_view(app: App, project: str) -> Values:
+    view = await app.views.save("runs", f"view {next(_number)}", "state=failed", by="walk")
+    return {"view_id": view.id}
 
 
 async def a_task(app: App, project: str) -> Values:
@@ -152,7 +158,7 @@ async def items_of_a_run(app: App, project: str) -> Values:
     lease = next(each for each in await hand.lease() if each.run_id == run_id)
     await app.protocol.collect(hand.id, [Harvest(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
     (thing,) = (await app.datasets.things(project, name)).things
-    return {"run_id": run_id, "name": name, "thing_id": thing.id}
+    return {"run_id": run_id, "name": name, "thing_id": thing.id, "attempt": lease.attempt, "seq": 1}
 
 
 async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[object]]:
@@ -191,6 +197,8 @@ PASSWORD = "another horse battery"
 
 WALK: dict[str, Step] = {
     "about.show": Step(scope="own"),
+    "activity.progress": Step(make=a_run, query="?ids={run_id}", scope="own"),
+    "activity.show": Step(query="?project={project}"),
     "audit.list": Step(query="?project={project}"),
     "events.follow": Step(query="?project={project}", make=a_run),
     "events.list": Step(query="?project={project}", make=a_run),
@@ -206,6 +214,7 @@ WALK: dict[str, Step] = {
     "letters.resubmit": Step(make=a_letter),
     "letters.show": Step(make=a_letter),
     "logs.errors": Step(make=an_ended_run),
+    "logs.lines": Step(make=an_ended_run),
     "logs.show": Step(make=a_run),
     "logs.stream": Step(make=an_ended_run),
     "destinations.add": Step(make=items_of_a_run, body={"url": TABLE_URL}),
@@ -217,11 +226,14 @@ WALK: dict[str, Step] = {
     "datasets.fields": Step(make=items_of_a_run),
     "datasets.items": Step(make=items_of_a_run),
     "datasets.list": Step(make=items_of_a_run, query="?project={project}"),
+    "datasets.runs": Step(make=items_of_a_run),
     "datasets.put": Step(make=a_new_name, body={"key_fields": ["url"]}),
     "datasets.show": Step(make=items_of_a_run),
     "datasets.thing": Step(make=items_of_a_run),
     "datasets.things": Step(make=items_of_a_run),
+    "items.fields": Step(make=items_of_a_run),
     "items.list": Step(make=items_of_a_run),
+    "items.show": Step(make=items_of_a_run),
     "items.stats": Step(make=items_of_a_run),
     "projects.list": Step(scope="own"),
     "projects.put": Step(body={"weight": 2}),
@@ -240,11 +252,11 @@ WALK: dict[str, Step] = {
     "runs.start_many": Step(make=a_task, body={"runs": [RUN_BODY]}),
     "samples.comparison": Step(make=items_of_a_run),
     "samples.show": Step(make=items_of_a_run),
-    "samples.comparison": Step(make=items_of_a_run),
-    "samples.show": Step(make=items_of_a_run),
+    "schedules.calendar": Step(make=a_schedule, query="?project={project}"),
     "schedules.delete": Step(make=a_schedule),
     "schedules.list": Step(make=a_schedule, query="?project={project}"),
     "schedules.pause": Step(make=a_schedule),
+    "schedules.preview": Step(query="?when=@daily", scope="own"),
     "schedules.put": Step(make=a_schedule, body={"schedule": "@every 5m"}),
     "schedules.resume": Step(make=a_schedule),
     "schedules.show": Step(make=a_schedule),
@@ -255,13 +267,20 @@ WALK: dict[str, Step] = {
     "session.issue_token": Step(body={}, scope="own"),
     "session.show": Step(scope="own"),
     "settings.list": Step(scope="everywhere"),
+    "standings.history": Step(make=an_old_version, query="?spider=prices"),
+    "standings.list": Step(scope="own"),
+    "standings.show": Step(make=an_old_version),
     "tasks.apply": Step(make=a_new_name, body={"tasks": [{"name": "{name}", "project": "{project}", "kind": "noop"}]}),
     "tasks.backfill": Step(make=a_task, body=WINDOW),
     "tasks.delete": Step(make=a_task),
+    "tasks.export": Step(make=a_task, query="?project={project}"),
+    "tasks.graph": Step(make=a_task, query="?project={project}"),
     "tasks.list": Step(make=a_task, query="?project={project}"),
     "tasks.pause": Step(make=a_task),
+    "tasks.pause_many": Step(make=a_task, body={"project": "{project}"}),
     "tasks.put": Step(make=a_new_name, body=TASK_BODY),
     "tasks.resume": Step(make=a_task),
+    "tasks.resume_many": Step(make=a_task, body={"tasks": ["{project}/{name}"]}),
     "tasks.show": Step(make=a_task),
     "tasks.start": Step(make=a_task, body={}),
     "tasks.ticks": Step(make=a_task),
@@ -270,6 +289,7 @@ WALK: dict[str, Step] = {
     "users.list": Step(scope="everywhere"),
     "users.set_password": Step(make=a_user, body={"password": PASSWORD}, scope="everywhere"),
     "users.show": Step(make=a_user, scope="everywhere"),
+    "versions.changes": Step(make=an_old_version),
     "versions.delete": Step(make=an_old_version),
     "versions.deploy": Step(body=CODE),
     "versions.list": Step(make=an_old_version),
@@ -278,6 +298,9 @@ WALK: dict[str, Step] = {
     "versions.spiders": Step(make=an_old_version),
     "versions.all_spiders": Step(scope="own"),
     "versions.use": Step(make=an_old_version),
+    "views.delete": Step(make=a_view, role=Role.ADMIN, scope="everywhere"),
+    "views.list": Step(make=a_view, scope="own"),
+    "views.save": Step(make=a_new_name, body={"name": "{name}", "query": "state=failed"}, scope="somewhere"),
     "webhooks.change": Step(make=a_webhook, body={"active": False}),
     "webhooks.create": Step(body={"url": "https://shop.example/hook", "project": "{project}"}),
     "webhooks.delete": Step(make=a_webhook),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from weft.errors import Invalid
 from weft.items.items import BEGIN, Cursor, Slice
 from weft.items.model import Condition
 
-__all__ = ["After", "Contains", "Limit", "Where", "conditions", "cursor_of", "item_page"]
+__all__ = ["After", "Contains", "Limit", "Search", "Where", "conditions", "cursor_of", "item_page"]
 
 Where = Annotated[
     str,
@@ -27,12 +28,19 @@ Contains = Annotated[
         examples=['{"title": "book"}'],
     ),
 ]
+Search = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=1000, description="A text that any field must contain; capitals count for nothing."
+    ),
+]
 
 _MUST_BE = "it must be a JSON object of fields and their values"
 
 
-def conditions(where: str | None, contains: str | None) -> tuple[Condition, ...]:
-    return (*_conditions("where", where, part=False), *_conditions("contains", contains, part=True))
+def conditions(where: str | None, contains: str | None, search: str | None = None) -> tuple[Condition, ...]:
+    anywhere = () if search is None else (Condition(None, search, part=True),)
+    return (*_conditions("where", where, part=False), *_conditions("contains", contains, part=True), *anywhere)
 
 
 def _conditions(name: str, text: str | None, *, part: bool) -> list[Condition]:
@@ -62,6 +70,7 @@ def cursor_of(after: str | None) -> Cursor:
     return run_id, attempt, seq
 
 
-def item_page(found: Slice) -> Page[ItemDocument]:
+def item_page(found: Slice, schema: Mapping[str, Any] | None) -> Page[ItemDocument]:
+    """Items with what about each is not as ``schema`` says."""
     following = None if found.next is None else cursor(tuple(map(str, found.next)))
-    return Page(items=[item_document(row) for row in found.rows], next=following)
+    return Page(items=[item_document(row, schema) for row in found.rows], next=following)

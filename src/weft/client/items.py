@@ -20,11 +20,13 @@ from weft.documents.items import (
     ThingDocument,
     ThingHistory,
 )
-from weft.items.datasets import NEWEST, Counts, Fields, ThingFilter, Things
+from weft.items.datasets import NEWEST, Counts, ThingFilter, Things
+from weft.items.fields import Fields
 from weft.items.items import BEGIN, PAGE, Cursor, Slice
 from weft.items.model import AttemptStats, Condition, Dataset, Look, Row, Selection, Thing
 
 MOST_A_PAGE = 500
+RUNS = ("new_in_run", "changed_in_run", "unseen_in_run")
 
 
 class RemoteItems:
@@ -91,7 +93,7 @@ class RemoteDatasets:
         self, project: str, name: str, wanted: ThingFilter | None = None, *, below: int = NEWEST, limit: int = 50
     ) -> Things:
         wanted = wanted or ThingFilter()
-        query: dict[str, Any] = {each: getattr(wanted, each) for each in ("new_in_run", "changed_in_run")}
+        query: dict[str, Any] = {each: getattr(wanted, each) for each in RUNS}
         times = ("first_seen_after", "first_seen_before", "last_seen_after", "last_seen_before")
         query |= {each: iso(getattr(wanted, each)) for each in times} | _conditions(wanted.where)
         query |= {"after": None if below == NEWEST else cursor(below), "limit": min(limit, MOST_A_PAGE)}
@@ -118,13 +120,17 @@ class RemoteDatasets:
 
 def _conditions(where: Sequence[Condition]) -> dict[str, str]:
     by_name: dict[str, dict[str, str]] = {}
+    told: dict[str, str] = {}
     for each in where:
+        if each.field is None:
+            told["search"] = each.value
+            continue
         by_name.setdefault("contains" if each.part else "where", {})[each.field] = each.value
-    return {name: msgspec.json.encode(told).decode() for name, told in by_name.items()}
+    return told | {name: msgspec.json.encode(fields).decode() for name, fields in by_name.items()}
 
 
 def _row(document: ItemDocument) -> Row:
-    return Row(**_fields(document))
+    return Row(**_without_problem(document))
 
 
 def _dataset(document: DatasetDocument) -> Dataset:
@@ -137,7 +143,11 @@ def _dataset(document: DatasetDocument) -> Dataset:
 
 
 def _thing(document: ThingDocument) -> Thing:
-    return Thing(**_fields(document))
+    return Thing(**_without_problem(document))
+
+
+def _without_problem(document: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in _fields(document).items() if name != "problem"}
 
 
 def _fields(document: msgspec.Struct) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class DestinationDocument(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     """Items that have arrived."""
     waiting: int
-    """Items that are still to be sent."""
+    """Items that are still to be sent, of the newest 1,000 attempts."""
     delivered_at: str | None
     created_at: str | None
     created_by: str

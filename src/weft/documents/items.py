@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from weft.clock import iso
-from weft.documents.copying import Time, copied
-from weft.items.datasets import Counts, Fields
-from weft.items.model import AttemptStats, Dataset, Look, Row, Thing
+from weft.documents.copying import Time, timed
+from weft.items.datasets import Counts
+from weft.items.fields import Fields
+from weft.items.model import AttemptStats, Dataset, Harvested, Look, Row, Thing
+from weft.items.shapes import problem_of
 
 
 class ItemDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +26,8 @@ class ItemDocument(msgspec.Struct, frozen=True, kw_only=True):
     thing_id: int
     """What it was seen of."""
     data: dict[str, Any]
+    problem: str | None = None
+    """What about it is not as the dataset's schema says."""
 
 
 class StatsDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +50,24 @@ class StatsDocument(msgspec.Struct, frozen=True, kw_only=True):
     at: Time
 
 
+class HarvestDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt brought to its dataset."""
+
+    run_id: int
+    attempt: int
+    state: str | None
+    """Of the run; null where the run is gone."""
+    items: int
+    new_things: int
+    changed_things: int
+    refused: int
+    invalid: int
+    drift: list[str]
+    """What differs from the runs before it, a sentence each."""
+    at: Time
+    """When it last brought anything."""
+
+
 class DatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Where the items of a spider are kept, whatever run has yielded them."""
 
@@ -55,8 +78,12 @@ class DatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None
     created_at: Time
     things: int | None = None
-    """How many; lists do not count."""
+    """How many; null where that was not counted to the end."""
     items: int | None = None
+    at_least: int | None = None
+    """How many things were counted, where that was not to the end."""
+    newest: HarvestDocument | None = None
+    """What came last, where that was asked for."""
 
 
 class LookDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +110,8 @@ class ThingDocument(msgspec.Struct, frozen=True, kw_only=True):
     last_seen_at: Time
     last_run_id: int
     data: dict[str, Any]
+    problem: str | None = None
+    """What about it is not as the dataset's schema says."""
 
 
 class ThingHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +145,7 @@ class FieldsDocument(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
 
 
-def item_document(row: Row) -> ItemDocument:
+def item_document(row: Row, schema: Mapping[str, Any] | None = None) -> ItemDocument:
     return ItemDocument(
         run_id=row.run_id,
         attempt=row.attempt,
@@ -124,6 +153,7 @@ def item_document(row: Row) -> ItemDocument:
         at=iso(row.at) or "",
         thing_id=row.thing_id,
         data=row.data,
+        problem=None if schema is None else problem_of(row.data, schema),
     )
 
 
@@ -137,7 +167,14 @@ def look_document(look: Look) -> LookDocument:
     return document
 
 
-def dataset_document(dataset: Dataset, counts: Counts | None = None) -> DatasetDocument:
+def harvest_document(harvest: Harvested) -> HarvestDocument:
+    document: HarvestDocument = _with_time(HarvestDocument, harvest)
+    return document
+
+
+def dataset_document(
+    dataset: Dataset, counts: Counts | None = None, newest: Harvested | None = None
+) -> DatasetDocument:
     return DatasetDocument(
         project=dataset.project,
         name=dataset.name,
@@ -146,15 +183,18 @@ def dataset_document(dataset: Dataset, counts: Counts | None = None) -> DatasetD
         created_at=iso(dataset.created_at) or "",
         things=None if counts is None else counts.things,
         items=None if counts is None else counts.items,
+        at_least=None if counts is None else counts.at_least,
+        newest=None if newest is None else harvest_document(newest),
     )
 
 
-def thing_document(thing: Thing) -> ThingDocument:
-    return copied(ThingDocument, thing)
+def thing_document(thing: Thing, schema: Mapping[str, Any] | None = None) -> ThingDocument:
+    told = timed({name: getattr(thing, name) for name in ThingDocument.__struct_fields__ if name != "problem"})
+    return ThingDocument(**told, problem=None if schema is None else problem_of(thing.data, schema))
 
 
-def thing_history(thing: Thing, looks: list[Look]) -> ThingHistory:
-    return ThingHistory(thing=thing_document(thing), looks=[look_document(each) for each in looks])
+def thing_history(thing: Thing, looks: list[Look], schema: Mapping[str, Any] | None = None) -> ThingHistory:
+    return ThingHistory(thing=thing_document(thing, schema), looks=[look_document(each) for each in looks])
 
 
 def fields_document(found: Fields) -> FieldsDocument:

@@ -13,10 +13,14 @@ _MISSING = object()
 
 
 def meets(data: Mapping[str, Any], where: Iterable[Condition]) -> bool:
-    return all(_meets(data.get(each.field, _MISSING), each) for each in where)
+    return all(_meets(data, each) for each in where)
 
 
-def _meets(value: Any, condition: Condition) -> bool:
+def _meets(data: Mapping[str, Any], condition: Condition) -> bool:
+    if condition.field is None:
+        part = condition.value.casefold()
+        return any(part in text_of(value).casefold() for value in data.values())
+    value = data.get(condition.field, _MISSING)
     if value is _MISSING:
         return False
     text = text_of(value)

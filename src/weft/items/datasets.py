@@ -16,15 +16,20 @@ from weft.errors import Invalid, NotFound
 from weft.events import Fact
 from weft.items import collect_store, store
 from weft.items.conditions import meets
+from weft.items.fields import Fields, fields_of
 from weft.items.finding import dataset_in
-from weft.items.model import Condition, Dataset, Look, Thing
-from weft.items.shapes import check_schema, inferred, problem_of, shape
+from weft.items.model import Condition, Dataset, Harvested, Look, Thing
+from weft.items.shapes import check_schema
 
 NEWEST = 2**63 - 1
 PAGE = 1000
 MOST_SCANNED = 20_000
 """How many things one page looks through at most; one that finds little says where to go on."""
 MOST_LOOKS = 1000
+NEWEST_LOOK = 2**31 - 1
+MOST_COUNTED = 100_000
+"""Things of one dataset that are counted where nobody wants to wait; in lists, 1,000."""
+MOST_LISTED = 1000
 SAMPLE = 1000
 """The newest things of a dataset, which fill rates and the inferred schema are made from."""
 MOST_KEY_FIELDS = 20
@@ -42,12 +47,14 @@ class ThingFilter:
     last_seen_before: Moment | None = None
     new_in_run: int | None = None
     changed_in_run: int | None = None
+    unseen_in_run: int | None = None
+    """Last seen before this run."""
 
     @property
     def is_picky(self) -> bool:
         """Whether things are looked at and left out."""
         seen = (self.first_seen_after, self.first_seen_before, self.last_seen_after, self.last_seen_before)
-        return bool(self.where) or any(each is not None for each in seen)
+        return bool(self.where) or any(each is not None for each in (*seen, self.unseen_in_run))
 
     def allows(self, thing: Thing) -> bool:
         times = (
@@ -57,7 +64,8 @@ class ThingFilter:
             (thing.last_seen_at, self.last_seen_before),
         )
         in_time = all(early is None or late is None or early < late for early, late in times)
-        return in_time and meets(thing.data, self.where)
+        is_gone = self.unseen_in_run is None or thing.last_run_id < self.unseen_in_run
+        return in_time and is_gone and meets(thing.data, self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +79,12 @@ class Things:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much there is in a dataset."""
+    """How much there is in a dataset; None where it was not counted to the end."""
 
-    things: int
-    items: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """What the newest things of a dataset look like."""
-
-    sampled: int
-    fields: Mapping[str, Mapping[str, Any]]
-    """Of each field: in how many things it is present and filled, and of which types."""
-    inferred: Mapping[str, Any]
-    """The JSON Schema that all of them meet."""
-    invalid: int
-    """How many are not as the dataset's own schema says."""
-    problems: Sequence[str]
-    """What is wrong with the first of these."""
+    things: int | None
+    items: int | None
+    at_least: int | None = None
+    """Things, where these were not counted to the end."""
 
 
 class Datasets:
@@ -113,6 +108,32 @@ class Datasets:
             return Counts(store.count_things(tx, dataset_id), store.count_items(tx, dataset_id))
 
         return await self._db.read(work)
+
+    async def glance(self, project: str, name: str) -> tuple[Dataset, Counts, Harvested | None]:
+        """A dataset with what came last, and how many things it has, counted as far as that takes no time."""
+        return await self._db.read(lambda tx: _glance(tx, dataset_in(tx, project, name), MOST_COUNTED))
+
+    async def glances(
+        self,
+        projects: Collection[str] | None = None,
+        *,
+        part: str = "",
+        after: tuple[str, str] = ("", ""),
+        limit: int = 50,
+    ) -> list[tuple[Dataset, Counts, Harvested | None]]:
+        """The same of many, by name: those whose name contains ``part``, after a project and a name."""
+
+        def work(tx: Transaction) -> list[tuple[Dataset, Counts, Harvested | None]]:
+            found = store.datasets_after(tx, projects, part, after, limit)
+            return [_glance(tx, each, MOST_LISTED) for each in found]
+
+        return await self._db.read(work)
+
+    async def runs(
+        self, project: str, name: str, *, below: tuple[int, int] = (NEWEST, 0), limit: int = 50
+    ) -> list[Harvested]:
+        """What attempts brought to a dataset, newest first."""
+        return await self._db.read(lambda tx: store.harvests(tx, dataset_in(tx, project, name).id, below, limit))
 
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
@@ -152,14 +173,16 @@ class Datasets:
 
         return await self._db.read(work)
 
-    async def thing(self, project: str, name: str, thing_id: int) -> tuple[Thing, list[Look]]:
-        """One thing and how it looked, newest first, at most the last 1,000 looks."""
+    async def thing(
+        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_LOOK, limit: int = MOST_LOOKS
+    ) -> tuple[Thing, list[Look]]:
+        """One thing and how it looked, newest first: its looks with numbers below ``below``, at most the last 1,000."""
 
         def work(tx: Transaction) -> tuple[Thing, list[Look]]:
             found = store.thing(tx, dataset_in(tx, project, name).id, thing_id)
             if found is None:
                 raise NotFound("thing", f"{thing_id} in dataset {name}")
-            return found, store.looks_of(tx, thing_id, MOST_LOOKS)
+            return found, store.looks_of(tx, thing_id, below, limit)
 
         return await self._db.read(work)
 
@@ -171,16 +194,7 @@ class Datasets:
             return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=SAMPLE)[0]
 
         dataset, things = await self._db.read(work)
-        sampled, fields = shape(thing.data for thing in things)
-        found = (problem_of(thing.data, dataset.schema) for thing in things if dataset.schema is not None)
-        problems = [problem for problem in found if problem is not None]
-        return Fields(
-            sampled=sampled,
-            fields=fields,
-            inferred=inferred(sampled, fields),
-            invalid=len(problems),
-            problems=problems[:10],
-        )
+        return fields_of([thing.data for thing in things], dataset.schema)
 
 
 def _things(tx: Transaction, dataset_id: int, wanted: ThingFilter, below: int, limit: int) -> Things:
@@ -201,6 +215,12 @@ def _things(tx: Transaction, dataset_id: int, wanted: ThingFilter, below: int, l
         if len(seen) < count:  # they are large
             break
     return Things(found, below)
+
+
+def _glance(tx: Transaction, dataset: Dataset, most: int) -> tuple[Dataset, Counts, Harvested | None]:
+    count = store.count_things(tx, dataset.id, most + 1)
+    counts = Counts(None if count > most else count, None, min(count, most))
+    return dataset, counts, next(iter(store.harvests(tx, dataset.id, (NEWEST, 0), 1)), None)
 
 
 def _told(dataset: Dataset) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from weft.runs.model import ENDED
 destinations, marks, datasets = schema.destinations, schema.destination_marks, schema.datasets
 stats, items, looks, runs = schema.run_stats, schema.items, schema.looks, schema.runs
 
+MOST_ATTEMPTS = 1000
+"""Of a dataset, in which items that wait are counted."""
+
 
 def dataset_id(tx: Transaction, project: str, name: str) -> int | None:
     same = (datasets.c.project == project) & (datasets.c.name == name)
@@ -57,10 +60,15 @@ def any_there(tx: Transaction) -> bool:
 
 
 def waiting(tx: Transaction, destination: Destination) -> int:
-    """How many items it has still to be sent; those that were refused when they came are counted too."""
-    waits = func.sum(stats.c.next_seq - 1 - func.coalesce(marks.c.delivered, 0))
-    joined = stats.outerjoin(marks, _marked(destination.id))
-    return int(tx.value(select(waits).select_from(joined).where(stats.c.dataset_id == destination.dataset_id)) or 0)
+    """How many items it has still to be sent; those that were refused when they came are counted too.
+
+    Only the newest attempts are looked at: the number is for people, and they do not want to wait for it.
+    """
+    newest = (stats.c.dataset_id.desc(), stats.c.run_id.desc(), stats.c.attempt.desc())
+    left = (stats.c.next_seq - 1 - func.coalesce(marks.c.delivered, 0)).label("waits")
+    joined = select(left).select_from(stats.outerjoin(marks, _marked(destination.id)))
+    mine = joined.where(stats.c.dataset_id == destination.dataset_id).order_by(*newest).limit(MOST_ATTEMPTS)
+    return int(tx.value(select(func.sum(mine.subquery().c.waits))) or 0)
 
 
 def pending(tx: Transaction, destination: Destination, *, enough: int, since: Moment, limit: int) -> list[Any]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from weft.db.database import Database, Transaction
-from weft.errors import NOT_SHOWN, Invalid
+from weft.errors import NOT_SHOWN, Invalid, NotFound
 from weft.items import store
 from weft.items.collect_store import Place
 from weft.items.conditions import meets
+from weft.items.fields import Fields, fields_of
 from weft.items.finding import dataset_in
-from weft.items.model import AttemptStats, Row, Selection
+from weft.items.model import AttemptStats, Dataset, Row, Selection
 
 PAGE = 1000
 """How many items are read at once."""
@@ -57,6 +58,31 @@ class Items:
     async def page(self, wanted: Selection, after: Cursor = BEGIN, *, limit: int = PAGE) -> Slice:
         """The next ``limit`` items at most. Of large ones, or where conditions are rarely met, there may be fewer."""
         return await self._db.read(lambda tx: _page(tx, wanted, after, limit))
+
+    async def one(self, run_id: int, attempt: int, seq: int) -> Row:
+        """The item with this number."""
+
+        def work(tx: Transaction) -> Row:
+            rows, _ = store.items_of(tx, (run_id, attempt), seq - 1, 1)
+            if not rows or rows[0].seq != seq:
+                raise NotFound("item", f"{seq} of attempt {attempt} of run {run_id}")
+            return rows[0]
+
+        return await self._db.read(work)
+
+    async def fields(self, wanted: Selection) -> Fields:
+        """Fill rates and types of the fields of the first 1,000 items of a run."""
+        sample = (await self.page(wanted, limit=PAGE)).rows
+        dataset = None if wanted.run_id is None else await self.dataset(wanted.run_id)
+        return fields_of([row.data for row in sample], None if dataset is None else dataset.schema)
+
+    async def dataset(self, run_id: int) -> Dataset | None:
+        """Where the items of a run are kept; None where it has yielded none."""
+        return await self._db.read(lambda tx: store.dataset_of_run(tx, run_id))
+
+    async def counts(self, run_ids: Collection[int]) -> dict[int, int]:
+        """How many items each of these runs has yielded; those without any are left out."""
+        return await self._db.read(lambda tx: store.counts_of(tx, run_ids))
 
     async def stats(self, run_id: int) -> list[AttemptStats]:
         """What each attempt of a run has yielded, counted where it was stored."""

@@ -29,7 +29,8 @@ class Harvest(msgspec.Struct, frozen=True):
 class Condition:
     """What a field of an item must be: equal to ``value`` as text, or with ``part`` a text that contains it."""
 
-    field: str
+    field: str | None
+    """None: any of its fields will do, and capitals count for nothing."""
     value: str
     part: bool = False
 
@@ -103,6 +104,23 @@ class Look:
     attempt: int
     seq: int
     data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harvested:
+    """What an attempt brought to its dataset."""
+
+    run_id: int
+    attempt: int
+    state: str | None
+    """Of the run."""
+    items: int
+    new_things: int
+    changed_things: int
+    refused: int
+    invalid: int
+    drift: list[str]
+    at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

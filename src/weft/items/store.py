@@ -11,7 +11,7 @@ from sqlalchemy import Select, and_, case, func, or_, select, update
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.items.collect_store import Place, dataset_of
-from weft.items.model import AttemptStats, Dataset, Look, Row, Thing
+from weft.items.model import AttemptStats, Dataset, Harvested, Look, Row, Thing
 from weft.runs.model import NOT_KEPT, Outcome, RunSpec
 
 items, looks, things, run_stats, datasets = (
@@ -124,6 +124,12 @@ def stats_of(tx: Transaction, run_id: int) -> list[AttemptStats]:
     ]
 
 
+def counts_of(tx: Transaction, run_ids: Collection[int]) -> dict[int, int]:
+    """How many items each of these runs has yielded, all its attempts together."""
+    query = select(run_stats.c.run_id, func.sum(run_stats.c["items"]).label("items")).group_by(run_stats.c.run_id)
+    return {row.run_id: int(row[1]) for row in tx.rows(query.where(run_stats.c.run_id.in_(sorted(run_ids))))}
+
+
 def all_datasets(tx: Transaction, projects: Collection[str] | None) -> list[Dataset]:
     query = select(datasets).order_by(datasets.c.project, datasets.c.name)
     if projects is not None:
@@ -135,8 +141,52 @@ def set_dataset(tx: Transaction, dataset_id: int, values: Mapping[str, Any]) -> 
     tx.execute(update(datasets).where(datasets.c.id == dataset_id).values(values))
 
 
-def count_things(tx: Transaction, dataset_id: int) -> int:
-    return int(tx.value(select(func.count()).select_from(things).where(things.c.dataset_id == dataset_id)))
+def datasets_after(
+    tx: Transaction, projects: Collection[str] | None, part: str, after: tuple[str, str], limit: int
+) -> list[Dataset]:
+    """Datasets whose name contains ``part``, by project and name, after one of them."""
+    later = and_(datasets.c.project == after[0], datasets.c.name > after[1])
+    query = select(datasets).where(or_(datasets.c.project > after[0], later))
+    if projects is not None:
+        query = query.where(datasets.c.project.in_(projects))
+    if part:
+        query = query.where(func.lower(datasets.c.name).contains(part.lower(), autoescape=True))
+    return [dataset_of(row) for row in tx.rows(query.order_by(datasets.c.project, datasets.c.name).limit(limit))]
+
+
+def harvests(tx: Transaction, dataset_id: int, below: Place, limit: int) -> list[Harvested]:
+    """What attempts before ``below`` brought to a dataset, newest first."""
+    earlier = or_(run_stats.c.run_id < below[0], and_(run_stats.c.run_id == below[0], run_stats.c.attempt < below[1]))
+    names = ("run_id", "attempt", "items", "new_things", "changed_things", "refused", "invalid", "at")
+    query = (
+        select(*(run_stats.c[name] for name in names), run_stats.c.drift, runs.c.state)
+        .join_from(run_stats, runs, runs.c.id == run_stats.c.run_id, isouter=True)
+        .where(run_stats.c.dataset_id == dataset_id, run_stats.c.run_id <= below[0], earlier)
+        .order_by(run_stats.c.dataset_id.desc(), run_stats.c.run_id.desc(), run_stats.c.attempt.desc())
+        .limit(limit)
+    )
+    return [
+        Harvested(state=row.state, drift=_marks(row.drift), **{name: getattr(row, name) for name in names})
+        for row in tx.rows(query)
+    ]
+
+
+def _marks(drift: str | None) -> list[str]:
+    return [] if drift is None else [mark["text"] for mark in _decode(drift)["marks"]]
+
+
+def dataset_of_run(tx: Transaction, run_id: int) -> Dataset | None:
+    """The dataset that the newest attempt of a run has filled."""
+    query = select(datasets).join_from(run_stats, datasets, datasets.c.id == run_stats.c.dataset_id)
+    query = query.where(run_stats.c.run_id == run_id).order_by(run_stats.c.attempt.desc()).limit(1)
+    return next((dataset_of(row) for row in tx.rows(query)), None)
+
+
+def count_things(tx: Transaction, dataset_id: int, most: int | None = None) -> int:
+    """How many things are in a dataset; with ``most``, only so far."""
+    ids = select(things.c.id).where(things.c.dataset_id == dataset_id)
+    counted = ids if most is None else ids.limit(most)
+    return int(tx.value(select(func.count()).select_from(counted.subquery())))
 
 
 def count_items(tx: Transaction, dataset_id: int) -> int:
@@ -176,10 +226,11 @@ def thing(tx: Transaction, dataset_id: int, thing_id: int) -> Thing | None:
     return next((_thing(row, text) for row, text in _whole(tx, rows)), None)
 
 
-def looks_of(tx: Transaction, thing_id: int, limit: int) -> list[Look]:
-    """How a thing looked, newest first."""
+def looks_of(tx: Transaction, thing_id: int, below: int, limit: int) -> list[Look]:
+    """How a thing looked, newest first: its looks with numbers below ``below``."""
     columns = (looks.c.thing_id, looks.c.number, looks.c.at, looks.c.run_id, looks.c.attempt, looks.c.seq, _small)
-    rows = tx.rows(select(*columns).where(looks.c.thing_id == thing_id).order_by(looks.c.number.desc()).limit(limit))
+    query = select(*columns).where(looks.c.thing_id == thing_id, looks.c.number < below)
+    rows = tx.rows(query.order_by(looks.c.number.desc()).limit(limit))
     names = ("number", "at", "run_id", "attempt", "seq")
     return [Look(**{name: getattr(row, name) for name in names}, data=_decode(text)) for row, text in _whole(tx, rows)]
 

@@ -12,11 +12,12 @@ from starlette.responses import Response, StreamingResponse
 
 from weft.access.model import Role
 from weft.api.call import Call
+from weft.api.items_asked import Contains, Search, Where, conditions
 from weft.api.operation import Operations
 from weft.errors import AdapterMissing, Invalid, WeftError
 from weft.items.export.formats import Format, exported
 from weft.items.export.selected import source_of
-from weft.items.model import Selection
+from weft.items.model import Condition, Selection
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Put weft_run, weft_attempt, weft_seq, weft_thing and weft_at in front of each item's own fields."""
     raw: bool = False
     """Leave cells of CSV as they are, even where a spreadsheet would take them for formulas."""
+    where: Where | None = None
+    contains: Contains | None = None
+    search: Search | None = None
 
 
 class OfRun(Shape, frozen=True, kw_only=True):
@@ -66,7 +70,8 @@ async def run(call: Call) -> Response:
     run_id = call.number("run_id", "run")
     found = await call.app.runs.get(run_id)
     call.check(found.project, f"run {run_id}")
-    return await _file(call, Selection(run_id=run_id, attempt=call.query.attempt), f"run-{run_id}")
+    wanted = Selection(run_id=run_id, attempt=call.query.attempt, where=_where(call.query))
+    return await file_of(call, wanted, f"run-{run_id}")
 
 
 @operations.get(
@@ -83,10 +88,11 @@ async def dataset(call: Call) -> Response:
     project, name = call.path("project"), call.path("name")
     call.check(project, f"dataset {project}/{name}")
     await call.app.datasets.get(project, name)
-    return await _file(call, Selection(project=project, dataset=name, every=call.query.every), f"{project}-{name}")
+    wanted = Selection(project=project, dataset=name, every=call.query.every, where=_where(call.query))
+    return await file_of(call, wanted, f"{project}-{name}")
 
 
-async def _file(call: Call, wanted: Selection, name: str) -> Response:
+async def file_of(call: Call, wanted: Selection, name: str) -> Response:
     """The answer begins with its first piece, so that what is wrong from the start is told as a problem."""
     shape: Shape = call.query
     headers = {"Content-Disposition": f'attachment; filename="{NOT_IN_NAMES.sub("_", name)}.{shape.format}"'}
@@ -110,6 +116,10 @@ async def _told(first: bytes, rest: AsyncIterator[bytes], name: str) -> AsyncIte
     except WeftError as problem:
         log.warning("an export was cut off", extra={"export": name, "why": str(problem)})
         raise
+
+
+def _where(shape: Shape) -> tuple[Condition, ...]:
+    return conditions(shape.where, shape.contains, shape.search)
 
 
 def _fields(text: str) -> tuple[str, ...]:
