@@ -20,9 +20,11 @@ from weft.access.refusals import Refusals
 from weft.access.sealing import Sealer
 from weft.access.secrets import Secrets
 from weft.access.sessions import Sessions
+from weft.access.shares import Shares
 from weft.access.throttle import Throttle
 from weft.access.tokens import Tokens
 from weft.access.users import Users
+from weft.access.views import Views
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.db.database import Database
@@ -31,13 +33,16 @@ from weft.intake.intake import Intake
 from weft.intake.letters import Letters
 from weft.intake.receiver import Receiver
 from weft.intake.replying import Replier, role_of
+from weft.items.activity import Activity
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
 from weft.items.courses import Courses
 from weft.items.datasets import Datasets
 from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations
+from weft.items.history import Histories
 from weft.items.items import Items
+from weft.items.pace import Pace
 from weft.items.sweeper import Sweeper
 from weft.live.tail import Tail
 from weft.metrics import Meter
@@ -65,6 +70,7 @@ from weft.workers.environments import Environments
 from weft.workers.gate import Gate
 from weft.workers.heart import Heart
 from weft.workers.reaper import Reaper
+from weft.workers.reasons import Reasons
 from weft.workers.worker import Worker
 from weft.workers.workers import Workers
 
@@ -87,19 +93,24 @@ class App:
     users: Users
     logins: Logins
     sessions: Sessions
+    shares: Shares
     throttle: Throttle
     tokens: Tokens
     sealer: Sealer
     secrets: Secrets
     audit: Audit
+    views: Views
     refusals: Refusals
     meter: Meter
     measure: Measure
     bell: Bell
     runs: Runs
     items: Items
+    pace: Pace
+    activity: Activity
     courses: Courses
     datasets: Datasets
+    histories: Histories
     destinations: Destinations
     deliverer: Deliverer
     sweeper: Sweeper
@@ -110,6 +121,7 @@ class App:
     gate: Gate
     reaper: Reaper
     workers: Workers
+    reasons: Reasons
     tasks: Tasks
     schedules: Schedules
     scheduler: Scheduler
@@ -191,19 +203,24 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         users=Users(db, passwords, clock),
         logins=Logins(db, passwords, throttle, refusals),
         sessions=Sessions(db, clock),
+        shares=Shares(db, clock),
         throttle=throttle,
         tokens=Tokens(db, sealer, clock),
         sealer=sealer,
         secrets=secrets,
         audit=audit,
+        views=Views(db, clock),
         refusals=refusals,
         meter=meter,
         measure=Measure(db, meter, clock),
         bell=bell,
         runs=runs,
         items=Items(db),
+        pace=Pace(db),
+        activity=Activity(db, clock),
         courses=Courses(db),
         datasets=Datasets(db, clock),
+        histories=Histories(db),
         destinations=Destinations(db, clock, config.destinations_dir),
         deliverer=_deliverer(config, db, secrets, clock),
         sweeper=Sweeper(db, blobs, Leader(db, "sweeper", me()), clock),
@@ -214,6 +231,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
         workers=Workers(db, clock),
+        reasons=Reasons(db, clock),
         tasks=tasks,
         schedules=Schedules(db, tasks, clock),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),

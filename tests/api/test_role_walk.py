@@ -81,8 +81,8 @@ async def walked(crowd: Crowd, operation: Operation, step: Step) -> list[str]:
     assert needed is not None
     for role in Role:
         enough = role >= needed
-        in_own = step.scope == "own" or (step.scope == "project" and enough)
-        in_foreign = step.scope == "own"
+        in_own = step.scope == "own" or (step.scope in ("project", "somewhere") and enough)
+        in_foreign = step.scope == "own" or (step.scope == "somewhere" and enough)
         everywhere = step.scope == "own" or enough
         label = role.label
         wrong += await answered(crowd.here[role], operation, step, OWN, expected=in_own, who=f"{label} in it")

@@ -1,0 +1,113 @@
+"""Views: filters of a list that have a name. Everybody may use them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from weft.access.model import EVERYWHERE, Role
+from weft.access.views import LONGEST_NAME, LONGEST_QUERY, View
+from weft.api.call import Call
+from weft.api.operation import Operations
+from weft.api.paging import Page
+from weft.api.v1.keys import owner_of
+from weft.clock import iso
+from weft.errors import NotAllowed
+
+operations = Operations("views")
+
+Listed = Literal["runs", "tasks", "items"]
+"""The lists whose filters can be saved."""
+
+EXAMPLE: dict[str, Any] = {
+    "id": 4,
+    "page": "runs",
+    "name": "Failed in the shop",
+    "query": "project=shop&state=failed",
+    "created_by": "ada",
+    "created_at": "2026-06-01T12:00:00.000Z",
+}
+
+
+class ViewDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A saved view."""
+
+    id: int
+    page: str
+    name: str
+    query: str
+    created_by: str
+    created_at: str | None
+
+
+class NewView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A filter and its name."""
+
+    page: Listed = "runs"
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
+    query: Annotated[str, msgspec.Meta(max_length=LONGEST_QUERY)]
+    """As it stands in the address of the page, after the question mark."""
+
+
+class Which(msgspec.Struct, frozen=True, kw_only=True):
+    """Which views to list."""
+
+    page: Listed = "runs"
+
+
+@operations.get(
+    "/views", needs=Role.VIEWER, query=Which, answer=Page[ViewDocument], example={"items": [EXAMPLE], "next": None}
+)
+async def list_(call: Call) -> Page[ViewDocument]:
+    """List the saved views of a list, by name."""
+    call.check_own()
+    return Page(items=[_document(each) for each in await call.app.views.all(call.query.page)])
+
+
+@operations.post(
+    "/views",
+    needs=Role.OPERATOR,
+    body=NewView,
+    answer=ViewDocument,
+    status=201,
+    example=EXAMPLE,
+    example_body={name: EXAMPLE[name] for name in ("page", "name", "query")},
+)
+async def save(call: Call) -> ViewDocument:
+    """Give a filter a name. Operators of any project may."""
+    _check_somewhere(call)
+    new: NewView = call.body
+    call.about = ("", f"view {new.name}")
+    return _document(await call.app.views.save(new.page, new.name, new.query, by=await owner_of(call)))
+
+
+@operations.delete("/views/{view_id}", needs=Role.OPERATOR)
+async def delete(call: Call) -> None:
+    """Delete a view of one's own; admins of weft as a whole delete any."""
+    view_id = call.number("view_id", "view")
+    _check_somewhere(call)
+    view = await call.app.views.get(view_id)
+    if view.created_by != await owner_of(call) and call.caller.role_in(EVERYWHERE) != Role.ADMIN:
+        raise NotAllowed(f"{call.caller.name} may not delete the view {view.name!r}: {view.created_by} has made it")
+    call.about = ("", f"view {view.name}")
+    await call.app.views.delete(view_id)
+
+
+def _check_somewhere(call: Call) -> None:
+    """Refuse who is operator nowhere."""
+    call.check_own()
+    mine = call.caller.projects(Role.OPERATOR)
+    if mine is not None and not mine:
+        raise NotAllowed(f"{call.caller.name} may not do this: it needs the role operator in some project")
+
+
+def _document(view: View) -> ViewDocument:
+    return ViewDocument(
+        id=view.id,
+        page=view.page,
+        name=view.name,
+        query=view.query,
+        created_by=view.created_by,
+        created_at=iso(view.created_at),
+    )
