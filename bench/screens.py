@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gzip
 import json
 import time
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class Screen:
     async def _listen(self) -> None:
         await self.line.send_json({"page": self.page})
         async for message in self.line:
-            self.came.append((time.time(), json.loads(message.data).get("main", "")))
+            self.came.append((time.time(), json.loads(gzip.decompress(message.data))["main"]))
             self.first.set()
 
     def lateness(self, committed: dict[int, float]) -> list[float]:

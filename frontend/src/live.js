@@ -8,6 +8,7 @@ const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10_000;
 let wait = FIRST_WAIT;
 let socket = null;
+let coming = Promise.resolve();
 
 function address() {
   const root = document.documentElement.dataset.root;
@@ -19,7 +20,7 @@ function address() {
 function connect() {
   socket = new WebSocket(address());
   socket.addEventListener("open", show);
-  socket.addEventListener("message", (message) => take(JSON.parse(message.data)));
+  socket.addEventListener("message", (message) => { coming = coming.then(() => read(message.data)).then(take); });
   socket.addEventListener("close", (event) => {
     socket = null;
     if (event.code === 4401) location.reload();
@@ -34,6 +35,15 @@ function show() {
   const root = document.documentElement.dataset.root;
   const page = location.pathname.slice(root.length) + location.search;
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ page, hidden: document.hidden }));
+}
+
+// A page comes compressed, and the same for all who see it: the token of this session is put in here.
+const TOKEN = "\u001dtoken\u001d";
+
+async function read(blob) {
+  const text = await new Response(blob.stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  const token = document.querySelector("meta[name=csrf]")?.content ?? "";
+  return { ...text, main: text.main.replaceAll(TOKEN, token) };
 }
 
 function take(told) {

@@ -38,6 +38,7 @@ class Server:
             "date_header": True,
             "timeout_keep_alive": KEEP_ALIVE_SECONDS,
             "ws_max_size": LARGEST_FRAME,
+            "ws_per_message_deflate": False,  # events are small, and live pages come compressed once for all readers
             "timeout_graceful_shutdown": DRAIN_SECONDS,
         } | options
         self._application, self._before_close = application, before_close

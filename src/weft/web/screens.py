@@ -2,12 +2,14 @@
 
 A browser opens a WebSocket and says which page it shows. Whenever something has happened that may concern that page, it
 is made anew, at most once in a while, and sent where it differs: once for all who see the same page with the same
-rights, in the same language. What only one reader may know, the token of their session, is put in for each of them.
+rights, in the same language, compressed once. What only one reader may know, the token of their session, their browser
+puts in itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -40,8 +42,9 @@ RECHECK_SECONDS = 3.0
 """How long a reader is told more after their session has ended, at most."""
 MOST_READERS = 2000
 LONGEST_WISH = 8192
+COMPRESSION = 4
 TOKEN = "\x1dtoken\x1d"  # noqa: S105
-"""Stands for the token of a reader's session in a page that is made for all of them."""
+"""Stands for the token of a reader's session in a page that is made for all of them; live.js knows it too."""
 LOGGED_OUT, REFUSED, LATER = 4401, 1008, 1012
 
 Shown = Callable[[Visit, str], Awaitable[Any]]
@@ -90,8 +93,7 @@ class Reader:
             return
         await self.check()
         self.sent = content
-        token = msgspec.json.encode(self.visit.session.get("csrf_token") or "")[1:-1].decode()
-        await self.socket.send_text(content.decode().replace(_TOKEN_IN_JSON, token))
+        await self.socket.send_bytes(content)
 
 
 @dataclass(slots=True, eq=False)
@@ -235,7 +237,8 @@ class Screens:
         screen.live = shown.live
         visit.session = {**visit.session, "csrf_token": TOKEN}
         title, main = shown.parts(**around(visit))
-        return msgspec.json.encode({"build": build(), "title": f"{title} · weft", "main": main})
+        told = msgspec.json.encode({"build": build(), "title": f"{title} · weft", "main": main})
+        return gzip.compress(told, COMPRESSION, mtime=0)
 
     async def _send(self, reader: Reader, content: bytes) -> None:
         try:
@@ -277,6 +280,3 @@ async def _close(socket: WebSocket, code: int) -> None:
         await socket.close(code)
     except RuntimeError:
         pass  # it is closed already
-
-
-_TOKEN_IN_JSON = msgspec.json.encode(TOKEN)[1:-1].decode()
