@@ -55,4 +55,4 @@ def test_what_a_project_prints_while_it_is_imported_is_not_the_answer(tmp_path: 
     code = write_project(tmp_path, spiders="print('hello')")
     status, answer = inspect(code)
 
-    assert (status, answer) == (0, {"spiders": []})
+    assert (status, answer["spiders"]) == (0, [])

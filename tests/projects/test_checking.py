@@ -29,7 +29,7 @@ async def rejection(folder: Path, *, seconds: float = 60.0, **changed: str) -> R
 
 
 async def test_the_spiders_are_told_with_their_arguments(tmp_path: Path) -> None:
-    found = await Checker().check(written(tmp_path, project()), LAYOUT)
+    found = (await Checker().check(written(tmp_path, project()), LAYOUT)).spiders
     country = Argument("country", "'de'", "str", "two letters")
     assert found == (Spider("prices", "Prices of all products.\n\ncountry: two letters", (country,), True),)
 
@@ -74,27 +74,27 @@ async def test_code_that_ends_its_process_is_rejected(tmp_path: Path) -> None:
 
 async def test_code_that_hangs_is_ended_and_others_go_on_meanwhile(tmp_path: Path) -> None:
     hanging = asyncio.create_task(rejection(tmp_path / "one", seconds=8.0, spider="import time; time.sleep(1000)"))
-    found = await Checker().check(written(tmp_path / "two", project()), LAYOUT)
+    found = (await Checker().check(written(tmp_path / "two", project()), LAYOUT)).spiders
     assert [each.name for each in found] == ["prices"]
     assert "not been imported after 8 s" in str(await hanging)
 
 
 async def test_garbage_on_its_output_is_no_answer(tmp_path: Path) -> None:
     noise = 'print("{", end=""); print(\'{"spiders": 7}\'); print("{" * 1000, end="")\n'
-    found = await Checker().check(written(tmp_path, project(spider=noise + SPIDER)), LAYOUT)
+    found = (await Checker().check(written(tmp_path, project(spider=noise + SPIDER)), LAYOUT)).spiders
     assert [each.name for each in found] == ["prices"]
 
 
 async def test_a_flood_on_its_output_hides_no_answer(tmp_path: Path) -> None:
     flood = f"import os\nfor _ in range(200): os.write(1, b'x' * {MOST_OUTPUT // 100})\n"
-    found = await Checker().check(written(tmp_path, project(spider=flood + SPIDER)), LAYOUT)
+    found = (await Checker().check(written(tmp_path, project(spider=flood + SPIDER)), LAYOUT)).spiders
     assert [each.name for each in found] == ["prices"]
 
 
 @pytest.mark.parametrize("leave", ["pass", "os.setsid()", "os.setsid(); os.closerange(0, 10)"])
 async def test_what_was_forked_is_ended_too(tmp_path: Path, leave: str) -> None:
     forking = f"import os, time\nif os.fork() == 0:\n    {leave}\n    time.sleep(1000)\n"
-    found = await Checker().check(written(tmp_path, project(spider=forking + SPIDER)), LAYOUT)
+    found = (await Checker().check(written(tmp_path, project(spider=forking + SPIDER)), LAYOUT)).spiders
     assert [each.name for each in found] == ["prices"]
     await eventually(lambda: not looking_at(tmp_path))
 
@@ -103,7 +103,7 @@ async def test_a_program_that_was_started_elsewhere_is_ended_too(tmp_path: Path)
     """One that has left its group, its parent and its environment."""
     starting = f"import os\nif os.fork() == 0:\n    os.setsid()\n    os.execve('/bin/sh', {SLEEPING!r}, {{}})\n"
     starting = starting.replace("FOLDER", str(tmp_path))
-    assert await Checker().check(written(tmp_path, project(spider=starting + SPIDER)), LAYOUT)
+    assert (await Checker().check(written(tmp_path, project(spider=starting + SPIDER)), LAYOUT)).spiders
     await eventually(lambda: not looking_at(tmp_path))
 
 
@@ -122,7 +122,7 @@ def looking_at(folder: Path) -> list[str]:
 async def test_nothing_of_the_environment_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_SECRET_KEY", "kAnArY")
     spider = "import os\nassert not [each for each in os.environ.values() if 'kAnArY' in each], 'seen'\n" + SPIDER
-    assert await Checker().check(written(tmp_path, project(spider=spider)), LAYOUT)
+    assert (await Checker().check(written(tmp_path, project(spider=spider)), LAYOUT)).spiders
 
 
 async def test_what_it_writes_is_gone_afterwards(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ async def test_required_packages_are_looked_for_in_the_interpreter_that_is_lent(
 
     layout = Layout(format="zip", settings="shop.settings", requirements="requirements.txt", lock="abc")
     folder = written(tmp_path, project() | {"requirements.txt": "scrapy\n"})
-    assert await Checker(interpreters).check(folder, layout)
+    assert (await Checker(interpreters).check(folder, layout)).spiders
     assert lent == [("requirements.txt", "abc"), ("given back", "abc")]

@@ -14,6 +14,8 @@ from typing import Any
 from .spool import write_all
 
 PASSED_ON = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+MOST_SETTINGS, LONGEST_NAME, LONGEST_VALUE = 500, 200, 2000
+"""What is told of a project's own settings."""
 DESCRIBED = re.compile(
     r"^[ \t]*(?::param[ \t]+(?:\S+[ \t]+)?|[-*][ \t]+)?(\w+)[ \t]*(?:\([^)]*\))?:[ \t]+(\S.*)$", re.M
 )
@@ -30,7 +32,7 @@ def main(code: Path, settings_module: str, walls: str = "") -> int:
     try:
         if walls:
             shut_in(**json.loads(walls))
-        answer = {"spiders": spiders_of(str(code), settings_module)}
+        answer = inspected(str(code), settings_module)
     except (Exception, SystemExit) as problem:
         answer = {"error": traceback_in(str(code), problem)}
     write_all(line, b"\n" + json.dumps(answer).encode() + b"\n")
@@ -54,12 +56,39 @@ def shut_in(isolation: str, **walls: Any) -> None:
     raise_walls(isolation, **walls)
 
 
-def spiders_of(code: str, settings_module: str) -> list[dict[str, Any]]:
+def inspected(code: str, settings_module: str) -> dict[str, Any]:
     from .project import open_project
 
     warnings.filterwarnings("error", message="There are several spiders with the same name")
     project = open_project(code, settings_module)
-    return [describe(name, project.loader.load(name)) for name in sorted(project.loader.list())]
+    spiders = [describe(name, project.loader.load(name)) for name in sorted(project.loader.list())]
+    return {"spiders": spiders, "settings": own_settings(project.settings)}
+
+
+def own_settings(settings: Any) -> dict[str, Any]:
+    """What the project's own module says; of what is very long, only how long it is."""
+    from scrapy.settings import SETTINGS_PRIORITIES
+
+    own = [name for name in settings if settings.getpriority(name) == SETTINGS_PRIORITIES["project"]]
+    names = sorted(name for name in own if isinstance(name, str) and len(name) <= LONGEST_NAME)
+    return {name: plain(settings.get(name)) for name in names[:MOST_SETTINGS]}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, with the names of what JSON has not."""
+    if hasattr(value, "copy_to_dict"):
+        value = value.copy_to_dict()
+    try:
+        text = json.dumps(value, default=name_of, skipkeys=True)
+    except (TypeError, ValueError, RecursionError):
+        return name_of(type(value))
+    return json.loads(text) if len(text) <= LONGEST_VALUE else f"… ({len(text)} characters)"
+
+
+def name_of(value: Any) -> Any:
+    if isinstance(value, (set, frozenset, tuple)):
+        return sorted(map(str, value))
+    return getattr(value, "__qualname__", None) or type(value).__qualname__
 
 
 def describe(name: str, spider: type) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from weft.clock import iso
+from weft.projects.changes import Change, Changes
 from weft.projects.model import Spider, Version
 
 
@@ -51,6 +54,41 @@ class VersionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Whether runs execute it unless they say otherwise."""
     deployed_at: str | None
     deployed_by: str
+    own_settings: dict[str, Any] | None
+    """What its settings module says, secrets masked; null where it was deployed before that was kept."""
+
+
+class ChangeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is otherwise in the later version; null where it is not there."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+class SpiderChangeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A spider that both versions have, and what differs of it: its arguments by name, doc, takes_more."""
+
+    name: str
+    changes: list[ChangeDocument]
+
+
+class ChangesDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between two versions."""
+
+    project: str
+    before: str
+    after: str
+    same_code: bool
+    """Whether both have the same archive."""
+    added: list[str]
+    """Spiders that only the later version has."""
+    removed: list[str]
+    changed: list[SpiderChangeDocument]
+    settings: list[ChangeDocument] | None
+    """Settings of the project's own module; null where those of one of the two were not kept."""
+    facts: list[ChangeDocument]
+    """What differs of the code as a whole: format, settings (its module), root, requirements, lock."""
 
 
 def spider_document(spider: Spider) -> SpiderDocument:
@@ -76,4 +114,26 @@ def version_document(version: Version) -> VersionDocument:
         is_current=version.is_current,
         deployed_at=iso(version.deployed_at),
         deployed_by=version.deployed_by,
+        own_settings=None if version.own_settings is None else dict(version.own_settings),
     )
+
+
+def changes_document(found: Changes) -> ChangesDocument:
+    return ChangesDocument(
+        project=found.after.project,
+        before=found.before.version,
+        after=found.after.version,
+        same_code=found.same_code,
+        added=list(found.added),
+        removed=list(found.removed),
+        changed=[
+            SpiderChangeDocument(name=each.name, changes=[_change(one) for one in each.changes])
+            for each in found.changed
+        ],
+        settings=None if found.settings is None else [_change(each) for each in found.settings],
+        facts=[_change(each) for each in found.facts],
+    )
+
+
+def _change(change: Change) -> ChangeDocument:
+    return ChangeDocument(name=change.name, before=change.before, after=change.after)

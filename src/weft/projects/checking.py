@@ -12,10 +12,10 @@ import re
 import sys
 import tempfile
 from asyncio.subprocess import Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ from weft.errors import Rejected
 from weft.foreign_files import remove
 from weft.projects.ending import end_all, new_mark
 from weft.projects.model import Spider
+from weft.redaction import redacted_tree
 
 if TYPE_CHECKING:
     from weft.projects.formats import Layout
@@ -45,7 +46,16 @@ class _Answer(msgspec.Struct, frozen=True):
     """What the agent says."""
 
     spiders: list[Spider] | None = None
+    settings: dict[str, Any] = {}
     error: str = ""
+
+
+class Checked(NamedTuple):
+    """What is known of code that works."""
+
+    spiders: tuple[Spider, ...]
+    settings: Mapping[str, Any]
+    """What its settings module says, secrets masked."""
 
 
 class Checker:
@@ -62,10 +72,11 @@ class Checker:
         self._interpreters, self._seconds, self._agent = interpreters, seconds, agent
         self._turns = asyncio.Semaphore(at_once)
 
-    async def check(self, folder: Path, layout: Layout) -> tuple[Spider, ...]:
-        """The spiders of the code in ``folder``; ``Rejected`` tells why there are none."""
+    async def check(self, folder: Path, layout: Layout) -> Checked:
+        """The spiders and settings of the code in ``folder``; ``Rejected`` tells why there are none."""
         async with self._python(folder, layout) as python, self._turns:
-            return _spiders(await self._asked(python, folder / layout.root, layout.settings))
+            answer = await self._asked(python, folder / layout.root, layout.settings)
+            return Checked(_spiders(answer), redacted_tree(answer.settings))
 
     def _python(self, folder: Path, layout: Layout) -> AbstractAsyncContextManager[Path]:
         if layout.requirements and self._interpreters is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -62,6 +64,8 @@ class Version:
     is_current: bool
     deployed_at: Moment
     deployed_by: str
+    own_settings: Mapping[str, Any] | None = None
+    """What its settings module says, secrets masked; None where that was not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,9 @@ from weft.events import Fact, append
 from weft.ports import Blobs
 from weft.projects import store
 from weft.projects.archives import Archives
+from weft.projects.changes import Changes, changes
 from weft.projects.checking import Checker
+from weft.projects.finding import current_of, page_of, version_in
 from weft.projects.incoming import Incoming
 from weft.projects.model import Code, Limits, Spider, Version
 from weft.projects.version_order import version_key
@@ -79,11 +81,19 @@ class Projects:
         found = await self._db.read(lambda tx: store.listed(tx, project))
         return sorted(found, key=lambda each: version_key(each.version), reverse=True)
 
+    async def page(self, project: str, after: str | None, limit: int) -> tuple[list[Version], str | None]:
+        """The next versions, the newest by name first, and the last of them where there are more."""
+        return await self._db.read(lambda tx: page_of(tx, project, after, limit))
+
+    async def changes(self, project: str, before: str, after: str) -> Changes:
+        """What differs between two versions."""
+        return await self._db.read(lambda tx: changes(version_in(tx, project, before), version_in(tx, project, after)))
+
     async def get(self, project: str, version: str | None = None) -> Version:
         """One version, or the current one."""
 
         def work(tx: Transaction) -> Version:
-            return _found(tx, project, version if version is not None else _current(tx, project))
+            return version_in(tx, project, version if version is not None else current_of(tx, project))
 
         return await self._db.read(work)
 
@@ -110,7 +120,7 @@ class Projects:
 
         def work(tx: Transaction) -> Version:
             store.hold(tx, project)
-            return self._use(tx, _found(tx, project, version))
+            return self._use(tx, version_in(tx, project, version))
 
         return await self._db.transact(work)
 
@@ -119,7 +129,7 @@ class Projects:
 
         def work(tx: Transaction) -> Version:
             store.hold(tx, project)
-            now = _found(tx, project, _current(tx, project))
+            now = version_in(tx, project, current_of(tx, project))
             earlier = [each for each in store.listed(tx, project) if _age(each) < _age(now)]
             if not earlier:
                 raise Conflict(f"project {project} has no version that was deployed before {now.version}")
@@ -142,7 +152,7 @@ class Projects:
         place = await asyncio.to_thread(self.incoming.take, "check")
         try:
             layout = await asyncio.to_thread(_laid_out, archive, place / "code", self._limits)
-            spiders = await self._checker.check(place / "code", layout)
+            spiders, own_settings = await self._checker.check(place / "code", layout)
         finally:
             await asyncio.to_thread(self.incoming.give_back, place)
         return Version(
@@ -156,6 +166,7 @@ class Projects:
             is_current=True,
             deployed_at=self._clock(),
             deployed_by=by,
+            own_settings=own_settings,
         )
 
     def _deploy(self, tx: Transaction, new: Version, *, replace: bool) -> tuple[Version, set[str]]:
@@ -241,20 +252,6 @@ def _known(tx: Transaction, project: str, version: str | None, digest: str, *, r
     raise Conflict(
         f"version {version} of project {project} is there with other code; choose another name or delete it first"
     )
-
-
-def _found(tx: Transaction, project: str, version: str) -> Version:
-    found = store.get(tx, project, version)
-    if found is None:
-        raise NotFound("version", f"{version} of project {project}")
-    return found
-
-
-def _current(tx: Transaction, project: str) -> str:
-    now = store.current(tx, project)
-    if now is None:
-        raise NotFound("deployed version", f"of project {project}; `weft deploy` makes one")
-    return now
 
 
 def _laid_out(archive: Path, folder: Path, limits: Limits) -> Layout:

@@ -27,6 +27,18 @@ def listed(tx: Transaction, project: str) -> list[Version]:
     return [_version(row, now) for row in tx.rows(select(versions).where(versions.c.project == project))]
 
 
+def names(tx: Transaction, project: str) -> list[str]:
+    """What the versions of a project are called, in no order."""
+    return [row[0] for row in tx.rows(select(versions.c.version).where(versions.c.project == project))]
+
+
+def some(tx: Transaction, project: str, wanted: Collection[str]) -> list[Version]:
+    """These versions of a project, in no order."""
+    now = current(tx, project)
+    query = select(versions).where(versions.c.project == project, versions.c.version.in_(list(wanted)))
+    return [_version(row, now) for row in tx.rows(query)]
+
+
 def with_code(tx: Transaction) -> list[str]:
     """The projects that have a version."""
     return [row[0] for row in tx.rows(select(versions.c.project).distinct().order_by(versions.c.project))]
@@ -65,6 +77,7 @@ def add(tx: Transaction, version: Version) -> None:
         "spiders": msgspec.json.encode(version.spiders).decode(),
         "deployed_at": version.deployed_at,
         "deployed_by": version.deployed_by[:120],
+        "own_settings": None if (own := version.own_settings) is None else msgspec.json.encode(own).decode(),
     }
     tx.execute(insert(versions).values(row))
 
@@ -135,4 +148,5 @@ def _version(row: Any, now: str | None) -> Version:
         is_current=row.version == now,
         deployed_at=row.deployed_at,
         deployed_by=row.deployed_by,
+        own_settings=None if row.own_settings is None else msgspec.json.decode(row.own_settings),
     )

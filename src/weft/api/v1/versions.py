@@ -13,9 +13,16 @@ import msgspec
 from weft.access.model import Role
 from weft.api.call import Call
 from weft.api.operation import Operations
-from weft.api.paging import Page
+from weft.api.paging import After, Limit, Page, cursor, names
 from weft.api.problems import Refused
-from weft.documents.versions import SpiderDocument, VersionDocument, spider_document, version_document
+from weft.documents.versions import (
+    ChangesDocument,
+    SpiderDocument,
+    VersionDocument,
+    changes_document,
+    spider_document,
+    version_document,
+)
 
 operations = Operations("versions")
 
@@ -48,6 +55,21 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     """Left out: the current one."""
 
 
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Which versions to list."""
+
+    after: After | None = None
+    limit: Limit | None = None
+    """Left out: all of them, or 50 after a place."""
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What a version is compared with."""
+
+    since: str | None = None
+    """Another version of the project. Left out: the current one."""
+
+
 SPIDER: dict[str, Any] = {
     "name": "prices",
     "doc": "Prices of all products of a country.",
@@ -68,15 +90,38 @@ EXAMPLE: dict[str, Any] = {
     "is_current": True,
     "deployed_at": "2026-06-01T12:00:00.000Z",
     "deployed_by": "key:ci",
+    "own_settings": {"BOT_NAME": "shop", "DOWNLOAD_DELAY": 0.5},
+}
+CHANGES: dict[str, Any] = {
+    "project": "shop",
+    "before": "1.9",
+    "after": "1.10",
+    "same_code": False,
+    "added": ["stock"],
+    "removed": [],
+    "changed": [
+        {
+            "name": "prices",
+            "changes": [{"name": "country", "before": "country: str = 'de'", "after": "country: str = 'fr'"}],
+        }
+    ],
+    "settings": [{"name": "DOWNLOAD_DELAY", "before": None, "after": 0.5}],
+    "facts": [],
 }
 
 
-@operations.get(ALL, needs=Role.VIEWER, answer=Page[VersionDocument], example={"items": [EXAMPLE], "next": None})
+@operations.get(
+    ALL, needs=Role.VIEWER, query=Listed, answer=Page[VersionDocument], example={"items": [EXAMPLE], "next": None}
+)
 async def list_(call: Call) -> Page[VersionDocument]:
     """List the versions of a project's code, the newest by name first."""
-    project = call.path("project")
+    project, asked = call.path("project"), call.query
     call.check(project)
-    return Page(items=[version_document(each) for each in await call.app.projects.versions(project)])
+    if (asked.after, asked.limit) == (None, None):
+        return Page(items=[version_document(each) for each in await call.app.projects.versions(project)])
+    place = names(asked.after, 1)
+    found, onward = await call.app.projects.page(project, None if place is None else place[0], asked.limit or 50)
+    return Page(items=[version_document(each) for each in found], next=None if onward is None else cursor((onward,)))
 
 
 @operations.post(
@@ -100,6 +145,14 @@ async def deploy(call: Call) -> VersionDocument:
 async def show(call: Call) -> VersionDocument:
     """Show one version and its spiders."""
     return version_document(await call.app.projects.get(*_which(call)))
+
+
+@operations.get(f"{ONE}/changes", needs=Role.VIEWER, query=Compared, answer=ChangesDocument, example=CHANGES)
+async def changes(call: Call) -> ChangesDocument:
+    """Compare a version with another one: spiders, their arguments, the project's own settings."""
+    project, version = _which(call)
+    since = call.query.since or (await call.app.projects.get(project)).version
+    return changes_document(await call.app.projects.changes(project, since, version))
 
 
 @operations.post(f"{ONE}/use", needs=Role.DEVELOPER, answer=VersionDocument, example=EXAMPLE)

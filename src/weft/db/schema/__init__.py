@@ -34,7 +34,7 @@ from weft.db.schema.project_tables import projects, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
 from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
 
-VERSION = 4
+VERSION = 5
 """The number of the newest migration."""
 
 __all__ = [

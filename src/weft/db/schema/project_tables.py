@@ -27,6 +27,7 @@ versions = table(
     Column("spiders", Json, nullable=False),
     Column("deployed_at", Moment, nullable=False),
     Column("deployed_by", String(120), nullable=False),
+    Column("own_settings", Json),  # what its settings module says, secrets masked; NULL: deployed before that was kept
     PrimaryKeyConstraint("project", "version"),
     Index("versions_by_digest", "digest"),
 )

@@ -1,0 +1,197 @@
+"""The front door to what spiders did lately: the runs of one, all spiders of a project, all projects.
+
+However long the history is, a look costs the same: the newest runs count, up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from weft.clock import SECOND, Moment
+from weft.db.database import Database, Transaction
+from weft.items import history_store as store
+from weft.items.drift import Profile
+from weft.items.usual import MOST_LOOKED_AT, is_flaky
+from weft.projects.model import Spider
+from weft.runs.model import RunSpec
+
+MOST_OF_PROJECT = 500
+"""How many of a project's newest runs its overview is made from."""
+MOST_STATES = 20
+"""How many of its newest runs tell how a project is."""
+
+_spec_of = msgspec.json.Decoder(RunSpec).decode
+_spiders_of = msgspec.json.Decoder(tuple[Spider, ...]).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """One run of a spider in figures."""
+
+    run_id: int
+    task: str
+    version: str
+    state: str
+    outcome: str | None
+    reason: str | None
+    trigger: str
+    queued_at: Moment
+    started_at: Moment | None
+    finished_at: Moment | None
+    items: int
+    pages: int
+    errors: int
+    args: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    profile: Profile | None
+    """Of a run that succeeded: the figures that later ones are compared with."""
+    drifted: bool
+
+    @property
+    def seconds(self) -> float | None:
+        return _seconds(self.started_at, self.finished_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a spider did lately, newest first, and the tasks that use it."""
+
+    runs: Sequence[Past]
+    tasks: Sequence[str]
+
+
+@dataclass(slots=True)
+class Standing:
+    """How one spider of a project did lately."""
+
+    runs: int = 0
+    items: int = 0
+    pages: int = 0
+    seconds: float = 0.0
+    """Of the runs that have ended, all together."""
+    ended: int = 0
+    errors: int = 0
+    states: list[str] = field(default_factory=list)
+    """How its newest runs stand, newest first."""
+    last_run_id: int = 0
+    last_at: Moment = 0
+
+    @property
+    def is_flaky(self) -> bool:
+        return is_flaky(self.states)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStanding:
+    """How a project is."""
+
+    version: str | None
+    spiders: int
+    deployed_at: Moment | None
+    deployed_by: str | None
+    queued: int
+    running: int
+    states: Sequence[str]
+    """How its newest runs stand, newest first."""
+    last_at: Moment | None
+
+
+class Histories:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def of_spider(self, project: str, spider: str, limit: int) -> History:
+        def work(tx: Transaction) -> History:
+            tasks = store.tasks_of(tx, project, spider)
+            rows = store.newest_of_spider(tx, project, spider, tasks, limit)
+            yields = store.yields_of(tx, [row.id for row in rows])
+            return History(runs=[_past(row, yields.get((row.id, row.attempt))) for row in rows], tasks=tasks)
+
+        return await self._db.read(work)
+
+    async def of_project(self, project: str) -> dict[str, Standing]:
+        """Each spider that is among the newest runs of a project."""
+
+        def work(tx: Transaction) -> dict[str, Standing]:
+            rows = [row for row in store.newest_of_project(tx, project, MOST_OF_PROJECT) if row.kind == store.KIND]
+            counts = store.counts_of(tx, [row.id for row in rows])
+            found: dict[str, Standing] = {}
+            for row in rows:
+                if spider := store.spider_of(row):
+                    _count(found.setdefault(spider, Standing()), row, counts)
+            return found
+
+        return await self._db.read(work)
+
+    async def of_projects(self, names: Collection[str]) -> dict[str, ProjectStanding]:
+        return await self._db.read(lambda tx: _standings(tx, names))
+
+
+def _past(row: Any, yielded: Any) -> Past:
+    spec, told = _spec_of(row.spec), store.texts(row.result)
+    args, settings = spec.spec.get("args"), spec.spec.get("settings")
+    names = ("task", "state", "outcome", "reason", "trigger", "queued_at", "started_at", "finished_at")
+    profile = None if yielded is None else yielded.profile
+    return Past(
+        run_id=row.id,
+        version=spec.code.version if spec.code else "",
+        items=_whole(told.get("items")) if yielded is None else yielded.items,
+        pages=_whole(told.get("pages")),
+        errors=_whole(told.get("errors")),
+        args={**(args if isinstance(args, dict) else {}), **spec.params},
+        settings=settings if isinstance(settings, dict) else {},
+        profile=None if profile is None else msgspec.json.decode(profile, type=Profile),
+        drifted=yielded is not None and yielded.drift is not None,
+        **{name: getattr(row, name) for name in names},
+    )
+
+
+def _count(standing: Standing, row: Any, counts: Mapping[tuple[int, int], int]) -> None:
+    told = store.texts(row.result)
+    standing.runs += 1
+    standing.items += counts.get((row.id, row.attempt), _whole(told.get("items")))
+    standing.pages += _whole(told.get("pages"))
+    standing.errors += _whole(told.get("errors"))
+    if (seconds := _seconds(row.started_at, row.finished_at)) is not None:
+        standing.seconds += seconds
+        standing.ended += 1
+    if len(standing.states) < MOST_LOOKED_AT:
+        standing.states.append(row.state)
+    if not standing.last_run_id:
+        standing.last_run_id, standing.last_at = row.id, row.queued_at
+
+
+def _standings(tx: Transaction, names: Collection[str]) -> dict[str, ProjectStanding]:
+    code = store.current_code(tx, names)
+    ready, waiting, running = (
+        store.live_counts(tx, column, names) for column in ("ready_lane", "not_before", "lease_worker")
+    )
+    found = {}
+    for name in names:
+        now, newest = code.get(name), store.newest_states(tx, name, MOST_STATES)
+        found[name] = ProjectStanding(
+            version=None if now is None else now.version,
+            spiders=0 if now is None else len(_spiders_of(now.spiders)),
+            deployed_at=None if now is None else now.deployed_at,
+            deployed_by=None if now is None else now.deployed_by,
+            queued=ready.get(name, 0) + waiting.get(name, 0),
+            running=running.get(name, 0),
+            states=[row.state for row in newest],
+            last_at=newest[0].queued_at if newest else None,
+        )
+    return found
+
+
+def _seconds(started_at: Moment | None, finished_at: Moment | None) -> float | None:
+    if started_at is None or finished_at is None:
+        return None
+    return max((finished_at - started_at) / SECOND, 0.0)
+
+
+def _whole(value: object) -> int:
+    """A spider may put anything into its statistics."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0

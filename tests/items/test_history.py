@@ -1,0 +1,124 @@
+"""What spiders did lately: the runs of one, of a project, of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import SetClock
+from tests.items.scene import Spider, lines
+from tests.projects.making import a_version
+from tests.runs.acting import Hand, submit
+from tests.tasks.scene import keep
+from weft.app import App
+from weft.items.drift import Profile
+from weft.items.usual import Band, Fill, fills, is_flaky, items_band, seconds_band
+from weft.tasks.model import Task
+
+
+async def crawled(
+    app: App, clock: SetClock, count: int, *, spider: str = "prices", outcome: str = "succeeded", **fields: Any
+) -> int:
+    """A run of a spider that has yielded so many items, in as many seconds."""
+    spec = {"spider": spider, "args": fields.pop("args", {})}
+    run_id = await submit(app, **{"task": spider, "kind": "spider", "spec": spec} | fields)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    if count:
+        await Spider(hand, lease).send(lines([{"number": each, "name": "x" if each else ""} for each in range(count)]))
+    clock.forward(count)
+    result = {"pages": 2 * count, "errors": 1} if outcome == "succeeded" else None
+    await hand.end(lease, outcome, result=result)
+    while await app.comparer.tick():
+        pass
+    return run_id
+
+
+async def test_runs_of_a_spider_are_found_whatever_they_are_called(app: App, clock: SetClock) -> None:
+    await a_version(app, "shop")
+    await keep(app, Task(name="nightly", project="shop", kind="spider", spec={"spider": "prices"}))
+    loose = await crawled(app, clock, 3)
+    of_task = await crawled(app, clock, 2, task="nightly")
+    odd = await crawled(app, clock, 1, task="something")
+    failed = await crawled(app, clock, 0, outcome="failed")
+    await crawled(app, clock, 1, task="prices", spider="prices")
+    await submit(app, task="prices", kind="noop")
+    found = await app.histories.of_spider("shop", "prices", 100)
+    assert [each.run_id for each in found.runs][1:] == [failed, odd, of_task, loose]
+    assert found.tasks == ["nightly"]
+    assert [each.items for each in found.runs] == [1, 0, 1, 2, 3]
+    assert [each.seconds for each in found.runs] == [1.0, 0.0, 1.0, 2.0, 3.0]
+    assert (found.runs[-1].pages, found.runs[-1].errors, found.runs[-1].version) == (6, 1, "1.0")
+
+
+async def test_no_more_runs_come_back_than_were_asked_for_and_none_of_another_project(
+    app: App, clock: SetClock
+) -> None:
+    for name in ("shop", "other"):
+        await a_version(app, name)
+        for count in (1, 2, 3):
+            await crawled(app, clock, count, project=name)
+    found = await app.histories.of_spider("shop", "prices", 2)
+    assert [each.items for each in found.runs] == [3, 2]
+    assert (await app.histories.of_spider("nowhere", "prices", 2)).runs == []
+
+
+async def test_a_project_is_summed_up_by_spider(app: App, clock: SetClock) -> None:
+    await a_version(app, "shop")
+    for count, outcome in ((2, "succeeded"), (4, "succeeded"), (0, "failed")):
+        last = await crawled(app, clock, count, outcome=outcome)
+    await submit(app, task="shell", kind="noop")
+    found = await app.histories.of_project("shop")
+    assert list(found) == ["prices"]
+    prices = found["prices"]
+    assert (prices.runs, prices.items, prices.pages, prices.seconds, prices.ended) == (3, 6, 12, 6.0, 3)
+    assert (prices.last_run_id, prices.states, prices.is_flaky) == (last, ["failed", "succeeded", "succeeded"], True)
+
+
+async def test_projects_tell_their_code_their_queue_and_how_their_last_runs_ended(app: App, clock: SetClock) -> None:
+    await a_version(app, "shop", "2.0", at=5)
+    await crawled(app, clock, 1)
+    await submit(app, kind="noop")
+    await submit(app, kind="noop", not_before=clock() + 10**9)
+    await submit(app, project="other", kind="noop")
+    hand = await Hand.join(app)
+    await hand.lease(1)
+    found = await app.histories.of_projects(["shop", "other", "none"])
+    shop, other, none = found["shop"], found["other"], found["none"]
+    assert (shop.version, shop.spiders, shop.deployed_at, shop.deployed_by) == ("2.0", 1, 5, "test")
+    assert shop.queued + shop.running + other.queued + other.running == 3
+    assert shop.running + other.running == 1
+    assert shop.states.count("succeeded") == 1
+    assert (other.version, other.spiders) == (None, 0)
+    assert (none.states, none.queued, none.last_at) == ([], 0, None)
+
+
+@pytest.mark.parametrize(
+    ("states", "flaky"),
+    [
+        ([], False),
+        (["succeeded"] * 30, False),
+        (["failed", "cancelled"], False),
+        (["succeeded", "failed"], True),
+        (["succeeded"] * 20 + ["failed"], False),
+    ],
+)
+def test_a_spider_is_flaky_where_its_last_twenty_runs_ended_in_both_ways(states: list[str], flaky: bool) -> None:
+    assert is_flaky(states) is flaky
+
+
+def test_what_is_usual_reaches_as_far_as_drift_allows() -> None:
+    assert items_band([10, 10]) is None
+    assert items_band([100, 100, 100]) == Band(70.0, 100.0, 130.0)
+    assert items_band([10, 100, 400]) == Band(10, 100.0, 400)
+    assert seconds_band([10.0, 20.0, 40.0]) == Band(5.0, 20.0, 80.0)
+    assert seconds_band([0.1, 0.1, 0.1]) == Band(0.0, 0.1, 1.1)
+
+
+def test_fields_are_told_with_their_shares_the_fullest_first() -> None:
+    def profile(items: int, **fields: float) -> Profile:
+        return Profile(items=items, seconds=1, errors=0, fields=fields, statuses={})
+
+    found = fills([profile(2, url=1.0, price=0.5), profile(0), profile(4, url=1.0, stock=0.25)])
+    assert found == [Fill("url", (1.0, 1.0)), Fill("price", (0.5, 0.0)), Fill("stock", (0.0, 0.25))]
