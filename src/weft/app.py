@@ -33,7 +33,6 @@ from weft.intake.intake import Intake
 from weft.intake.letters import Letters
 from weft.intake.receiver import Receiver
 from weft.intake.replying import Replier, role_of
-from weft.items.activity import Activity
 from weft.items.collecting import Collector
 from weft.items.comparer import Comparer
 from weft.items.courses import Courses
@@ -42,7 +41,6 @@ from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations
 from weft.items.history import Histories
 from weft.items.items import Items
-from weft.items.pace import Pace
 from weft.items.sweeper import Sweeper
 from weft.live.tail import Tail
 from weft.metrics import Meter
@@ -69,8 +67,8 @@ from weft.workers.direct import DirectProtocol
 from weft.workers.environments import Environments
 from weft.workers.gate import Gate
 from weft.workers.heart import Heart
+from weft.workers.outlook import Outlook
 from weft.workers.reaper import Reaper
-from weft.workers.reasons import Reasons
 from weft.workers.worker import Worker
 from weft.workers.workers import Workers
 
@@ -106,8 +104,6 @@ class App:
     bell: Bell
     runs: Runs
     items: Items
-    pace: Pace
-    activity: Activity
     courses: Courses
     datasets: Datasets
     histories: Histories
@@ -121,7 +117,7 @@ class App:
     gate: Gate
     reaper: Reaper
     workers: Workers
-    reasons: Reasons
+    outlook: Outlook
     tasks: Tasks
     schedules: Schedules
     scheduler: Scheduler
@@ -183,13 +179,10 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
 
     passwords, throttle = Passwords(), Throttle(db, clock)
-    audit = Audit(db, clock)
+    audit, meter = Audit(db, clock), Meter()
     refusals = Refusals(audit, clock)
-    leases = Leases(db, bell, clock)
-    secrets = Secrets(db, sealer, clock)
-    meter = Meter()
-    collector = Collector(db, clock)
-    protocol = DirectProtocol(db, leases, secrets, collector, clock)
+    leases, secrets = Leases(db, bell, clock), Secrets(db, sealer, clock)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), clock)
     tasks = Tasks(db, runs, clock, check_spec)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
 
@@ -216,8 +209,6 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         bell=bell,
         runs=runs,
         items=Items(db),
-        pace=Pace(db),
-        activity=Activity(db, clock),
         courses=Courses(db),
         datasets=Datasets(db, clock),
         histories=Histories(db),
@@ -231,7 +222,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
         workers=Workers(db, clock),
-        reasons=Reasons(db, clock),
+        outlook=Outlook(db, clock),
         tasks=tasks,
         schedules=Schedules(db, tasks, clock),
         scheduler=Scheduler(db, runs, Leader(db, "scheduler", me()), clock, grace_seconds=config.misfire_grace_seconds),

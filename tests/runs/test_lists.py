@@ -16,7 +16,7 @@ from weft.clock import seconds
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.projects.model import Code
-from weft.runs import list_store, list_window
+from weft.runs import list_store, window_store
 from weft.runs.listing import Listing
 from weft.runs.model import NewRun, Run, RunSpec, Trigger
 
@@ -177,7 +177,7 @@ async def test_a_span_of_time_is_found_without_a_look_at_all_runs(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(list_store, "LOOKED_AT", (5, 10))
-    monkeypatch.setattr(list_window, "APART", 2)
+    monkeypatch.setattr(window_store, "APART", 2)
     ids = []
     for _ in range(60):
         ids.append(await submit(app))

@@ -11,7 +11,7 @@ from weft.workers.protocol import Beat
 
 
 async def why(app: App, run_id: int) -> str | None:
-    return (await app.reasons.of([run_id])).get(run_id)
+    return (await app.outlook.reasons.of([run_id])).get(run_id)
 
 
 async def test_a_run_waits_for_a_worker_that_may_take_it(app: App) -> None:
@@ -61,4 +61,4 @@ async def test_a_run_waits_for_its_time(app: App, clock: SetClock) -> None:
     assert (await why(app, retried) or "").startswith("retried at ")
     assert (await why(app, retried) or "").endswith(" UTC, attempt 2")
     assert await why(app, held) == "paused: it waits until somebody resumes it"
-    assert await app.reasons.of([10**9]) == {}
+    assert await app.outlook.reasons.of([10**9]) == {}

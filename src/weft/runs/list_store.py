@@ -18,9 +18,9 @@ from sqlalchemy import ARRAY, BigInteger, ColumnElement, Select, any_, bindparam
 
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.runs.list_window import EVERY_ID, beside, conditions, prepared
 from weft.runs.listing import Listing, Row
 from weft.runs.model import LIMITS, Outcome, Run, RunSpec, RunState
+from weft.runs.window_store import EVERY_ID, beside, conditions, prepared
 
 runs = schema.runs
 

@@ -88,7 +88,7 @@ EXAMPLE = {
 @operations.get("/activity", needs=Role.VIEWER, query=Which, answer=ActivityDocument, example=EXAMPLE)
 async def show(call: Call) -> bytes:
     """Tell how many runs ended and how many items came within an hour and a day, and what is worth a look."""
-    projects, activity = call.visible(call.query.project), call.app.activity
+    projects, activity = call.visible(call.query.project), call.app.outlook.activity
 
     async def found() -> ActivityDocument:
         await activity.catch_up()
@@ -118,7 +118,7 @@ async def progress(call: Call) -> Page[ProgressDocument]:
     ids = _ids(call.query.ids)
     found = await call.app.runs.projects_of(ids)
     seen = [run_id for run_id in ids if run_id in found and (projects is None or found[run_id] in projects)]
-    yielded, whys = await call.app.pace.of(seen), await call.app.reasons.of(seen)
+    yielded, whys = await call.app.outlook.pace.of(seen), await call.app.outlook.reasons.of(seen)
     return Page(items=[_progress(run_id, yielded.get(run_id), whys.get(run_id)) for run_id in seen])
 
 
