@@ -119,3 +119,87 @@ async def test_errors_and_records_are_only_for_those_who_may_view_the_run(admin:
     stranger = await admin.with_role(Role.ADMIN, "other")
     for each in (path, f"{path}/errors"):
         assert (await stranger.get(each)).status == 404
+
+
+async def test_lines_come_with_their_numbers_from_the_end_or_around_one(admin: Visitor) -> None:
+    path = f"{await ended_with(admin.app, LOG)}/lines"
+    page = (await admin.get(f"{path}?limit=2")).json
+    assert [each["line"] for each in page["items"]] == [4, 5]
+    assert (page["attempt"], page["size"], page["lines"], page["place"]) == (1, len(LOG), 5, f"1.{len(LOG)}")
+    assert (page["older"], page["newer"]) == (4, None)
+    older = (await admin.get(f"{path}?limit=2&before={page['older']}")).json
+    assert [(each["line"], each["message"]) for each in older["items"]] == [(2, "printed red"), (3, "price is missing")]
+    assert (older["older"], older["newer"]) == (2, 3)
+    midst = (await admin.get(f"{path}?limit=3&around=3")).json
+    assert [each["line"] for each in midst["items"]] == [2, 3, 4]
+    assert [each["line"] for each in (await admin.get(f"{path}?after=0&limit=1")).json["items"]] == [1]
+
+
+async def test_a_line_is_told_as_plain_text_and_no_longer_than_asked(admin: Visitor) -> None:
+    log = said("<b>\x1b[31mred\x1b[0m \u202e\x07</b>", level="ERROR", exception="Trace\r\nback\x00") + b"x" * 99
+    items = (await admin.get(f"{await ended_with(admin.app, log)}/lines?width=50")).json["items"]
+    assert items[0] == {
+        "line": 1,
+        "at": "2026-11-16T01:02:03.000Z",
+        "level": "ERROR",
+        "logger": "shop",
+        "message": "<b>red \\u202e\\x07</b>",
+        "exception": "Trace\nback\\x00",
+        "more": 0,
+    }
+    assert (items[1]["message"], items[1]["more"], items[1]["level"]) == ("x" * 50, 49, "")
+
+
+async def test_the_error_before_and_after_a_line_is_found(admin: Visitor) -> None:
+    path = f"{await ended_with(admin.app, LOG)}/lines?level=ERROR&limit=1"
+    for query, line in (("", 5), ("&before=5", 4), ("&after=0", 4), ("&after=4", 5)):
+        assert [each["line"] for each in (await admin.get(path + query)).json["items"]] == [line]
+    for query in ("&before=4", "&after=5"):
+        assert (await admin.get(path + query)).json["items"] == []
+
+
+@pytest.mark.parametrize("query", ["before=3&after=1", "before=2&around=1", "after=-1", "limit=0", "regex=("])
+async def test_lines_that_can_not_be_are_refused(admin: Visitor, query: str) -> None:
+    answer = await admin.get(f"{await ended_with(admin.app, LOG)}/lines?{query}")
+    assert (answer.status, answer.json["field"]) == (422, query.partition("=")[0])
+
+
+async def test_a_line_that_a_live_run_has_begun_is_told_when_it_is_whole(admin: Visitor) -> None:
+    run_id = await submit(admin.app)
+    hand = await Hand.join(admin.app)
+    lease = await hand.lease_one()
+    await hand.ship(lease, b"one\ntwo\nthr", 0)
+    path = f"/v1/runs/{run_id}/log"
+    page = (await admin.get(f"{path}/lines")).json
+    assert ([each["message"] for each in page["items"]], page["place"]) == (["one", "two"], "1.8")
+    async with listening(admin, f"{path}/stream?format=lines&after={page['place']}") as ear:
+        await hand.ship(lease, b"ee\n" + said("lost", level="ERROR"), 1)
+        heard = (await ear.event()).json
+        assert [(each["line"], each["level"], each["message"]) for each in heard["lines"]] == [
+            (3, "", "three"),
+            (4, "ERROR", "lost"),
+        ]
+    async with listening(admin, f"{path}/stream?format=lines&regex=^t|lost&level=ERROR", since="1.4") as ear:
+        assert [each["line"] for each in (await ear.event()).json["lines"]] == [4]
+        await admin.app.blobs.put(
+            "log", b"one\ntwo\nthree\n" + said("lost", level="ERROR") + said("end", level="ERROR")
+        )
+        await hand.end(lease, log_key="log", log_bytes=9)
+        assert (await ear.event()).json["lines"] == []
+    async with listening(admin, f"{path}/stream?format=lines", since="1.8") as ear:
+        assert [each["line"] for each in (await ear.event()).json["lines"]] == [3, 4, 5]
+
+
+async def test_a_stream_with_a_pattern_that_is_none_is_refused(admin: Visitor) -> None:
+    path = f"{await ended_with(admin.app, LOG)}/stream"
+    assert (await admin.get(f"{path}?format=lines&regex=(")).status == 422
+    assert (await admin.get(f"{path}?after=soon")).status == 422
+
+
+async def test_groups_of_errors_tell_where_they_are_and_can_be_of_the_end_alone(admin: Visitor) -> None:
+    filler = b"".join(said(f"page {number}") for number in range(15_000))
+    path = f"{await ended_with(admin.app, LOG + filler + said('the last', level='ERROR'))}/errors"
+    first, last = (await admin.get(path)).json["items"]
+    assert (first["count"], first["first_line"], first["last_line"]) == (2, 4, 5)
+    assert last["first_line"] == 15_006
+    assert [each["count"] for each in (await admin.get(f"{path}?most_bytes=1000")).json["items"]] == [1]

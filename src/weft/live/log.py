@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
 
 from weft.errors import Invalid
+from weft.runs.log_lines import lines_before
 from weft.runs.log_records import LONGEST_RECORD, safe_cut, shown
 from weft.runs.model import Run
 from weft.runs.runs import Runs
@@ -25,6 +26,8 @@ class LogPiece:
     data: bytes
     goes_on: bool = False
     """Whether the line before it was left open."""
+    line: int = 1
+    """The number of its first line, where whole lines are wanted."""
 
     @property
     def text(self) -> str:
@@ -52,6 +55,7 @@ class LogTail:
         self._attempt, self._given = int(found[1]), int(found[2])
         self._number, self._skip, self._kept = -1, self._given, b""
         self._open = False
+        self._lines, self._is_counted = 0, not self._given  # how many lines were given out
 
     async def look(self) -> tuple[Run, AsyncIterator[LogPiece]]:
         """The run, and what is new; all there is if the run has ended."""
@@ -62,19 +66,23 @@ class LogTail:
     async def _new(self, run: Run, ended: Collection[int]) -> AsyncIterator[LogPiece]:
         while self._attempt <= run.attempt and self._attempt in ended:
             log, self._kept = await self._runs.open_log(self._run_id, self._attempt), b""
+            if self._whole_lines and not self._is_counted:
+                self._lines = await lines_before(log, self._given)
             async for part in log.forwards(self._given):
                 self._kept += part
                 for piece in self._cut(last=False):
                     yield piece
             for piece in self._cut(last=True):
                 yield piece
-            self._attempt, self._given = self._attempt + 1, 0
+            self._attempt, self._given, self._lines, self._is_counted = self._attempt + 1, 0, 0, True
             self._number, self._skip, self._kept = -1, 0, b""
         if self._attempt == run.attempt:
             for number, data in await self._runs.live_log(self._run_id, self._attempt, self._number):
                 seen = min(self._skip, len(data))
+                self._lines += 0 if self._is_counted else data.count(b"\n", 0, seen)
                 self._number, self._skip = number, self._skip - seen
                 self._kept += data[seen:]
+            self._is_counted = not self._skip
             for piece in self._cut(last=False):
                 yield piece
 
@@ -86,7 +94,8 @@ class LogTail:
                 return
             data, self._kept = self._kept[:size], self._kept[size:]
             start, self._given = self._given, self._given + size
-            yield LogPiece(self._attempt, start, self._given, data, self._open)
+            line, self._lines = self._lines + 1, self._lines + data.count(b"\n")
+            yield LogPiece(self._attempt, start, self._given, data, self._open, line)
             self._open = not data.endswith(b"\n")
 
     def _size(self, *, last: bool) -> int:

@@ -74,7 +74,7 @@ class LogLines:
         most = SEARCHED
         until = 2**63 if line is None else line
         block = len(self._counts) - 1 if line is None else self._block_of(line - 1)
-        async with _matching(asked) as matcher:
+        async with matching(asked) as matcher:
             while block >= 0 and len(found) < limit and most > 0:
                 if self._may_hold(block, asked):
                     most -= self._log.segments[block].size
@@ -88,7 +88,7 @@ class LogLines:
         """The first of the wanted lines after ``line``."""
         found: list[Line] = []
         most, block, count = SEARCHED, self._block_of(line + 1), len(self._counts)
-        async with _matching(asked) as matcher:
+        async with matching(asked) as matcher:
             while block < count and len(found) < limit and most > 0:
                 if self._may_hold(block, asked):
                     most -= self._log.segments[block].size
@@ -171,13 +171,7 @@ class LogLines:
 
 async def _wanted(block: Block, start: int, stop: int, asked: LogQuery, matcher: Matcher | None) -> list[Line]:
     """The wanted ones of some lines of a block."""
-    lines = await asyncio.to_thread(_parsed, block, start, stop, asked)
-    if asked.wants_all:
-        return lines
-    records = [record for line in lines for record in line.records]
-    kept = {id(record) for record in await chosen(records, asked, matcher)}
-    narrowed = [Line(line.number, [each for each in line.records if id(each) in kept]) for line in lines]
-    return [line for line in narrowed if line.records]
+    return await narrowed(await asyncio.to_thread(_parsed, block, start, stop, asked), asked, matcher)
 
 
 def _parsed(block: Block, start: int, stop: int, asked: LogQuery) -> list[Line]:
@@ -192,8 +186,35 @@ def _parsed(block: Block, start: int, stop: int, asked: LogQuery) -> list[Line]:
     return found
 
 
+async def lines_before(log: KeptLog, place: int) -> int:
+    """How many lines end before a byte of a log."""
+    await log.count()
+    count, start = 0, 0
+    for number, segment in enumerate(log.segments):
+        if start + segment.size > place:
+            return count + (await log.part(number)).count(b"\n", 0, place - start)
+        count, start = count + (segment.lines or 0), start + segment.size
+    return count
+
+
+def lines_in(data: bytes, first: int) -> list[Line]:
+    """The lines of some bytes, which begin with the line ``first``."""
+    raw = data.removesuffix(b"\n").split(b"\n")
+    return _parsed(Block(first, raw, 0), 0, len(raw), LogQuery())
+
+
+async def narrowed(lines: list[Line], asked: LogQuery, matcher: Matcher | None) -> list[Line]:
+    """The wanted ones of some lines, each with the wanted ones of its records."""
+    if asked.wants_all:
+        return lines
+    records = [record for line in lines for record in line.records]
+    kept = {id(record) for record in await chosen(records, asked, matcher)}
+    left = [Line(line.number, [each for each in line.records if id(each) in kept]) for line in lines]
+    return [line for line in left if line.records]
+
+
 @asynccontextmanager
-async def _matching(asked: LogQuery) -> AsyncIterator[Matcher | None]:
+async def matching(asked: LogQuery) -> AsyncIterator[Matcher | None]:
     """A matcher where there is a pattern."""
     if not asked.regex:
         yield None

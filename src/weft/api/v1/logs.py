@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -13,14 +13,24 @@ from starlette.responses import Response, StreamingResponse
 from weft.access.model import Role
 from weft.api import examples, streams
 from weft.api.call import Call
+from weft.api.log_asked import Grouped, Lines, Streamed, Wanted
 from weft.api.operation import Operations
 from weft.api.paging import Page
-from weft.clock import iso
+from weft.documents.logs import (
+    EndDocument,
+    GroupDocument,
+    LinePieceDocument,
+    LinesDocument,
+    PieceDocument,
+    group_document,
+    line_documents,
+)
 from weft.errors import BlobsDown, DatabaseDown, Invalid, NotFound, WeftError
 from weft.live.log import LogPiece, LogTail
-from weft.runs.log_errors import ErrorGroup, ErrorGroups
+from weft.runs.log_errors import ErrorGroups
+from weft.runs.log_lines import Line, LinePage, LogLines, lines_in, matching, narrowed
 from weft.runs.log_records import LogRecord, records_of
-from weft.runs.log_search import MOST_TAIL, LogQuery, search
+from weft.runs.log_search import LogQuery, search
 from weft.runs.log_shelf import KeptLog
 from weft.runs.model import ENDED, Run
 
@@ -33,6 +43,15 @@ LATEST_LOOK_SECONDS = 1.0
 """How often a log is looked at while it grows, and after a while in which it did not."""
 
 RECORD: dict[str, Any] = {"at": 1780315200000000, "level": "ERROR", "logger": "scrapy.core.scraper", "message": "…"}
+LINE: dict[str, Any] = {
+    "line": 1,
+    "at": None,
+    "level": "",
+    "logger": "",
+    "message": "14 items kept",
+    "exception": None,
+    "more": 0,
+}
 GROUP: dict[str, Any] = {
     "logger": "scrapy.core.scraper",
     "message": "Spider error processing <GET <url>> (referer: None) | KeyError: '…'",
@@ -40,66 +59,11 @@ GROUP: dict[str, Any] = {
     "count": 14,
     "first_at": "2026-06-01T12:00:00.000Z",
     "last_at": "2026-06-01T12:01:00.000Z",
+    "first_line": 71,
+    "last_line": 890,
     "example": "2026-06-01 12:00:00 [scrapy.core.scraper] ERROR: Spider error processing …",
 }
 EXAMPLE = 'id: 1.14\nevent: log\ndata: {"attempt":1,"start":0,"text":"14 items kept\\n"}\n\n'
-
-
-class PieceDocument(msgspec.Struct, frozen=True):
-    """Some of an attempt's log, and at which byte of it that begins."""
-
-    attempt: int
-    start: int
-    text: str
-
-
-class EndDocument(msgspec.Struct, frozen=True):
-    """How the run has ended; nothing follows."""
-
-    state: str
-    outcome: str | None
-    reason: str | None
-
-
-class Form(msgspec.Struct, frozen=True, kw_only=True):
-    """How the log is told."""
-
-    format: Literal["text", "jsonl"] = "text"
-    """text: as people read it; jsonl: each record as JSON in a line of its own."""
-
-
-class Which(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempt."""
-
-    attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
-    """The newest unless told."""
-
-
-class Wanted(Which, frozen=True, kw_only=True):
-    """Which records of which attempt, and how they are told."""
-
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = None
-    """Records of this level and of graver ones; a printed line has none."""
-    text: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Records that hold this, in capitals or not."""
-    regex: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Records in which this regular expression is found."""
-    tail: Annotated[int, msgspec.Meta(ge=1, le=MOST_TAIL)] | None = None
-    """No more than the last so many."""
-    format: Literal["text", "jsonl", "raw"] = "text"
-    """text: as people read it; jsonl: each record as JSON in a line of its own; raw: the bytes as they are."""
-
-
-class GroupDocument(msgspec.Struct, frozen=True):
-    """Errors that are alike but for numbers, quoted words and addresses."""
-
-    logger: str
-    message: str
-    level: str
-    count: int
-    first_at: str | None
-    last_at: str | None
-    example: str
 
 
 @operations.get(
@@ -111,31 +75,58 @@ async def show(call: Call) -> Response:
     log = await _opened(call, asked.attempt)
     if asked.format == "raw":
         return await _answer(log.forwards())
-    wanted = LogQuery(level=asked.level or "", text=asked.text, regex=asked.regex, tail=asked.tail)
     encode = _lines if asked.format == "jsonl" else _text
-    return await _answer(encode(batch) async for batch in search(log, wanted))
+    return await _answer(encode(batch) async for batch in search(log, asked.query(asked.tail)))
+
+
+@operations.get(
+    "/runs/{run_id}/log/lines",
+    needs=Role.VIEWER,
+    query=Lines,
+    answer=LinesDocument,
+    example={"attempt": 1, "size": 14, "lines": 1, "place": "1.14", "items": [LINE], "older": None, "newer": None},
+)
+async def lines(call: Call) -> LinesDocument:
+    """Lines of an attempt's log with their numbers: the last, those before or after one, or those that are wanted."""
+    asked: Lines = call.query
+    asked.check()
+    run, attempt = await _which(call, asked.attempt)
+    is_live = run.state not in ENDED and attempt == run.attempt
+    log = await call.app.runs.open_log(run.id, attempt, whole_lines=is_live)
+    reading = await LogLines.of(log)
+    found = await _page(reading, asked)
+    return LinesDocument(
+        attempt=attempt,
+        size=log.size,
+        lines=await reading.total(),
+        place=f"{attempt}.{log.size}",
+        items=line_documents(found.lines, asked.width),
+        older=found.older,
+        newer=found.newer,
+    )
 
 
 @operations.get(
     "/runs/{run_id}/log/errors",
     needs=Role.VIEWER,
-    query=Which,
+    query=Grouped,
     answer=Page[GroupDocument],
     example=examples.page(GROUP),
 )
 async def errors(call: Call) -> Page[GroupDocument]:
     """Group the errors of an attempt's log, the most frequent first."""
-    log = await _opened(call, call.query.attempt)
+    reading = await LogLines.of(await _opened(call, call.query.attempt))
     groups = ErrorGroups()
-    async for batch in search(log, LogQuery(level="ERROR")):
-        groups.add(batch)
-    return Page(items=[_group(each) for each in groups.all])
+    async for found in reading.errors(call.query.most_bytes):
+        for line in found:
+            groups.add(line.records, line.number)
+    return Page(items=[group_document(each) for each in groups.all])
 
 
 @operations.get(
     "/runs/{run_id}/log/stream",
     needs=Role.VIEWER,
-    query=Form,
+    query=Streamed,
     media_type=streams.MEDIA_TYPE,
     headers={"Last-Event-ID": "The id of the last piece that was received; the stream goes on right after that one."},
     example=EXAMPLE,
@@ -145,14 +136,19 @@ async def stream(call: Call) -> Response:
     run_id = call.number("run_id", "run")
     run = await call.app.runs.get(run_id)
     call.check(run.project, f"run {run_id}")
-    as_lines = call.query.format == "jsonl"
-    tail = LogTail(call.app.runs, run_id, call.header("last-event-id") or "1.0", whole_lines=as_lines)
+    asked: Streamed = call.query
+    query = asked.query()
+    if asked.regex:
+        async with matching(query):
+            pass  # a pattern that is none is refused before anything is sent
+    place = call.header("last-event-id") or asked.after or "1.0"
+    tail = LogTail(call.app.runs, run_id, place, whole_lines=asked.format != "text")
     if call.request.method == "HEAD":
         return Response(media_type=streams.MEDIA_TYPE)
-    return streams.stream(_frames(call, tail, run.project, _as_lines if as_lines else _as_text))
+    return streams.stream(_frames(call, tail, run.project, query))
 
 
-async def _frames(call: Call, tail: LogTail, project: str, told: Callable[[LogPiece], str]) -> AsyncIterator[bytes]:
+async def _frames(call: Call, tail: LogTail, project: str, query: LogQuery) -> AsyncIterator[bytes]:
     watch, pause = streams.Watch(call.caller, call.identify, Role.VIEWER), SOONEST_LOOK_SECONDS
     while not call.app.tail.closed:
         if await watch.still(project) is None:
@@ -163,8 +159,8 @@ async def _frames(call: Call, tail: LogTail, project: str, told: Callable[[LogPi
             grown = False
             async for piece in pieces:
                 grown = True
-                yield _piece(piece, told(piece))
-        except (DatabaseDown, BlobsDown, NotFound) as problem:
+                yield await _piece(piece, call.query, query)
+        except (DatabaseDown, BlobsDown, NotFound, Invalid) as problem:
             log.warning("a stream of a log ends", extra={"why": str(problem)})
             break
         if run.state in ENDED:
@@ -180,13 +176,29 @@ async def _frames(call: Call, tail: LogTail, project: str, told: Callable[[LogPi
     yield streams.GOODBYE
 
 
-async def _opened(call: Call, attempt: int | None) -> KeptLog:
+async def _page(reading: LogLines, asked: Lines) -> LinePage:
+    query = asked.query()
+    if asked.after is not None:
+        return await reading.after(asked.after, query, asked.limit)
+    if asked.around is None:
+        return await reading.before(asked.before, query, asked.limit)
+    older = await reading.before(asked.around, query, max(1, asked.limit // 2))
+    newer = await reading.after(asked.around - 1, query, max(1, asked.limit - asked.limit // 2))
+    return LinePage(lines=older.lines + newer.lines, older=older.older, newer=newer.newer)
+
+
+async def _which(call: Call, attempt: int | None) -> tuple[Run, int]:
     run_id = call.number("run_id", "run")
     run = await call.app.runs.get(run_id)
     call.check(run.project, f"run {run_id}")
     if attempt is not None and attempt > run.attempt:
         raise Invalid("attempt", attempt, f"run {run_id} has had {run.attempt} attempts")
-    return await call.app.runs.open_log(run_id, attempt)
+    return run, attempt or run.attempt
+
+
+async def _opened(call: Call, attempt: int | None) -> KeptLog:
+    run, wanted = await _which(call, attempt)
+    return await call.app.runs.open_log(run.id, wanted)
 
 
 async def _answer(parts: AsyncIterator[bytes]) -> Response:
@@ -212,22 +224,21 @@ def _lines(batch: Sequence[LogRecord]) -> bytes:
     return b"".join([msgspec.json.encode(record) + b"\n" for record in batch])
 
 
-def _group(each: ErrorGroup) -> GroupDocument:
-    fields = {name: getattr(each, name) for name in ("logger", "message", "level", "count", "example")}
-    return GroupDocument(**fields, first_at=iso(each.first_at), last_at=iso(each.last_at))
-
-
-def _as_text(piece: LogPiece) -> str:
-    return piece.text
-
-
-def _as_lines(piece: LogPiece) -> str:
-    return _lines(records_of(piece.data)).decode()
-
-
-def _piece(piece: LogPiece, text: str) -> bytes:
-    data = msgspec.json.encode(PieceDocument(piece.attempt, piece.start, text))
+async def _piece(piece: LogPiece, asked: Streamed, query: LogQuery) -> bytes:
+    if asked.format != "lines":
+        text = piece.text if asked.format == "text" else _lines(records_of(piece.data)).decode()
+        data = msgspec.json.encode(PieceDocument(piece.attempt, piece.start, text))
+    else:
+        found = await _asked_for(piece, query)
+        data = msgspec.json.encode(LinePieceDocument(piece.attempt, piece.start, line_documents(found, asked.width)))
     return b"id: %b\nevent: log\ndata: %b\n\n" % (piece.place.encode(), data)
+
+
+async def _asked_for(piece: LogPiece, query: LogQuery) -> list[Line]:
+    """Those lines of a piece that are wanted."""
+    found = await asyncio.to_thread(lines_in, piece.data, piece.line)
+    async with matching(query) as matcher:
+        return await narrowed(found, query, matcher)
 
 
 def _end(run: Run) -> bytes:
