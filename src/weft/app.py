@@ -174,10 +174,8 @@ class App:
 
 async def open_app(config: Config, clock: Clock = now) -> App:
     """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
-    sealer = Sealer(config.folder / "keys", config.secret_key)
-    roots = open_roots(config, clock)
+    sealer, roots = Sealer(config.folder / "keys", config.secret_key), open_roots(config, clock)
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
-
     passwords, throttle = Passwords(), Throttle(db, clock)
     audit, meter = Audit(db, clock), Meter()
     refusals = Refusals(audit, clock)
