@@ -108,6 +108,11 @@ async def a_key(app: App, project: str) -> Values:
     return {"key_id": key.id}
 
 
+async def a_share(app: App, project: str) -> Values:
+    share, _ = await app.shares.create(project, label="walk", by="test")
+    return {"share_id": share.id}
+
+
 async def a_user(app: App, project: str) -> Values:
     name = f"user-{next(_number)}"
     await app.users.create(name, "correct horse battery", {project: Role.VIEWER})
@@ -270,6 +275,10 @@ WALK: dict[str, Step] = {
     "standings.history": Step(make=an_old_version, query="?spider=prices"),
     "standings.list": Step(scope="own"),
     "standings.show": Step(make=an_old_version),
+    "shares.create": Step(body={"project": "{project}", "label": "walk"}),
+    "shares.list": Step(make=a_share, query="?project={project}"),
+    "shares.revoke": Step(make=a_share),
+    "find.list": Step(scope="own", query="?q={project}"),
     "tasks.apply": Step(make=a_new_name, body={"tasks": [{"name": "{name}", "project": "{project}", "kind": "noop"}]}),
     "tasks.backfill": Step(make=a_task, body=WINDOW),
     "tasks.delete": Step(make=a_task),

@@ -67,6 +67,7 @@ class TaskBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     next_fire_at: Any = UNSET
     starts: Any = UNSET
     next: Any = UNSET
+    last_run: Any = UNSET
 
 
 class ApplyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +77,7 @@ class ApplyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     projects: dict[str, ProjectSettings] = {}
 
 
-SET_BY_WEFT = frozenset({"id", "revision", "missed", "updated_at", "next_fire_at", "starts", "next"})
+SET_BY_WEFT = frozenset({"id", "revision", "missed", "updated_at", "next_fire_at", "starts", "next", "last_run"})
 
 
 def task_of(body: TaskBody, project: str, name: str) -> Task:

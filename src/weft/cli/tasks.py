@@ -192,7 +192,7 @@ def backfill(
 @app.command(cls=Command)
 def export(context: typer.Context) -> None:
     """Print tasks and project settings as a file that apply reads: YAML, or JSON with --json."""
-    from weft.cli.export import file_content, yaml_text
+    from weft.documents.task_files import file_content, yaml_text
 
     wanted: Wanted = ask(context, lambda weft: weft.tasks.wanted(options_of(context).project))
     content = file_content(wanted)

@@ -11,6 +11,7 @@ from weft.clock import Moment, iso
 from weft.documents.copying import Time, copied, timed
 from weft.documents.runs import RetryDocument, RunDocument, retry_document
 from weft.tasks.changes import Change
+from weft.tasks.flow_store import Graph
 from weft.tasks.model import Task
 from weft.tasks.store import Stored
 from weft.tasks.words import starts
@@ -54,6 +55,18 @@ class TickDocument(msgspec.Struct, frozen=True, kw_only=True):
     at: Time | None
 
 
+class LastRunDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How the newest run of a task stands."""
+
+    id: int
+    state: str
+    outcome: str | None
+    reason: str | None
+    queued_at: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+
+
 class TaskDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A task: its definition and what weft adds. One that is shown by itself also has what starts it, in words."""
 
@@ -84,6 +97,36 @@ class TaskDocument(msgspec.Struct, frozen=True, kw_only=True):
     next: list[Time | None] | msgspec.UnsetType = msgspec.UNSET
     ticks: list[TickDocument] | msgspec.UnsetType = msgspec.UNSET
     runs: list[RunDocument] | msgspec.UnsetType = msgspec.UNSET
+    last_run: LastRunDocument | msgspec.UnsetType | None = msgspec.UNSET
+    """Of its newest run, where a list was asked to tell it; null where it has none."""
+
+
+class NodeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that comes after another, or before one."""
+
+    project: str
+    name: str
+    kind: str
+    paused: bool
+    starts: str
+    last_run: LastRunDocument | None
+
+
+class EdgeDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A forerunner, the task that comes after it, both as project/name, and how the first must end."""
+
+    source: str
+    target: str
+    on: str
+
+
+class GraphDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes after what."""
+
+    tasks: list[NodeDocument]
+    edges: list[EdgeDocument]
+    is_whole: bool
+    """False where there is more of it than is told."""
 
 
 class ChangedField(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +161,36 @@ def task_document(stored: Stored, **more: Any) -> TaskDocument:
 def task_page(stored: Stored, ahead: Sequence[Moment], **more: Any) -> TaskDocument:
     """The task with what starts it, in words, and the times that lie ahead."""
     return task_document(stored, starts=starts(stored.task), next=[iso(at) for at in ahead], **more)
+
+
+def last_run_document(row: Any) -> LastRunDocument | None:
+    return None if row is None else copied(LastRunDocument, row)
+
+
+def listed_task(stored: Stored, newest: Any) -> TaskDocument:
+    """A task of a list, with what starts it, in words, and how its newest run stands."""
+    return task_document(stored, starts=starts(stored.task), last_run=last_run_document(newest))
+
+
+def graph_document(graph: Graph) -> GraphDocument:
+    names = {stored.id: stored.task.full_name for stored in graph.tasks}
+    return GraphDocument(
+        tasks=[_node(stored, graph.newest.get(stored.id)) for stored in graph.tasks],
+        edges=[EdgeDocument(source=names[one], target=names[other], on=on) for one, other, on in graph.edges],
+        is_whole=graph.is_whole,
+    )
+
+
+def _node(stored: Stored, newest: Any) -> NodeDocument:
+    task = stored.task
+    return NodeDocument(
+        project=task.project,
+        name=task.name,
+        kind=task.kind,
+        paused=task.paused,
+        starts=starts(task),
+        last_run=last_run_document(newest),
+    )
 
 
 def tick_document(tick: Any) -> TickDocument:

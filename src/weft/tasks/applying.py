@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from weft import events
 from weft.clock import Moment
 from weft.db.database import Transaction
-from weft.errors import Conflict, Invalid
+from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound
 from weft.events import Fact
 from weft.runs.lanes import project_limit, tag_limit, task_limit
 from weft.runs.runs import Runs
 from weft.tasks import dependency_store, graph, store
-from weft.tasks.changes import TAG, Change, Wanted, compare
+from weft.tasks.changes import TAG, Change, Wanted, compare, settings_of
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.schedule import Schedule, next_fire
 from weft.tasks.store import Stored
 
 Present = tuple[Mapping[tuple[str, str], Stored], Mapping[str, Any], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Projects:
+    """All tasks of some projects, or of all."""
+
+    names: Collection[str] | None
 
 
 def present(tx: Transaction, wanted: Wanted, *, prune: bool) -> Present:
@@ -62,6 +72,47 @@ def apply(
     refuse_to_leave_behind(tx, gone)
     events.append(tx, [_fact(change, ids) for change in changes if change.name], at)
     return changes
+
+
+def pause(
+    tx: Transaction, runs: Runs, chosen: Collection[tuple[str, str]] | Projects, at: Moment, *, paused: bool
+) -> list[Change]:
+    """Pause the tasks that were chosen, or let them go on; those that are so already stay as they are."""
+    store.hold(tx)
+    if isinstance(chosen, Projects):
+        found = [each for each in store.every(tx) if chosen.names is None or each.task.project in chosen.names]
+    else:
+        named = store.by_names(tx, chosen)
+        for project, name in chosen:
+            if (project, name) not in named:
+                raise NotFound("task", f"{project}/{name}")
+        found = list(named.values())
+    tasks = tuple(msgspec.structs.replace(each.task, paused=paused) for each in found if each.task.paused != paused)
+    return apply(tx, runs, Wanted(tasks), at) if tasks else []
+
+
+def refuse_changed(
+    project: str, name: str, old: Stored | None, seen: Container[int] | None, *, new: bool = False
+) -> None:
+    """Refuse where the revision of the task is not in ``seen`` or, if it is to be ``new``, where there is one."""
+    revision = None if old is None else old.revision
+    if (new and revision is not None) or (seen is not None and (revision is None or revision not in seen)):
+        raise ChangedMeanwhile("task", f"{project}/{name}", revision)
+
+
+def settings(tx: Transaction, project: str) -> ProjectSettings:
+    rows = {row.name: row for row in store.project_rows(tx)}
+    return settings_of(project, rows.get(project), store.limit_rows(tx))
+
+
+def as_wanted(tx: Transaction, project: str | None) -> Wanted:
+    """All tasks and settings, or those of a project, as ``apply`` takes them."""
+    limits = store.limit_rows(tx)
+    known = {
+        row.name: settings_of(row.name, row, limits) for row in store.project_rows(tx) if project in (None, row.name)
+    }
+    changed = {name: each for name, each in known.items() if each != ProjectSettings()}
+    return Wanted(tuple(stored.task for stored in store.every(tx, project)), changed)
 
 
 def remove(tx: Transaction, runs: Runs, gone: Sequence[Stored]) -> None:

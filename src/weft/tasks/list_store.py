@@ -27,6 +27,8 @@ class Listing:
     kind: str | None = None
     tag: str | None = None
     name: str | None = None
+    part: str | None = None
+    """What must be in the name, in small letters or capitals."""
     paused: bool | None = None
     backwards: bool = False
     after: Place | None = None
@@ -63,6 +65,8 @@ def conditions(wanted: Listing) -> list[ColumnElement[bool]]:
         met.append(tasks.c.kind == wanted.kind)
     if wanted.name is not None:
         met.append(tasks.c.name == wanted.name)
+    if wanted.part is not None:
+        met.append(tasks.c.name.icontains(wanted.part, autoescape=True))
     if wanted.paused is not None:
         met.append(tasks.c.paused == wanted.paused)
     if wanted.tag is not None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from weft.clock import Clock, Moment
+from weft.clock import SECOND, Clock, Moment
 from weft.db.database import Database, Transaction
 from weft.errors import NotFound
-from weft.tasks import schedule_store, store
+from weft.tasks import calendar, flow_store, schedule_store, store
+from weft.tasks.calendar import Line
 from weft.tasks.list_store import Listing, Place
 from weft.tasks.model import Task
-from weft.tasks.schedule import Schedule
+from weft.tasks.schedule import Schedule, next_fires
 from weft.tasks.schedule_store import Agenda, Turn
 from weft.tasks.store import Stored
 from weft.tasks.tasks import Tasks
+from weft.tasks.times import LOOKED_BACK, Day, FireTime, Gap, decided, fire_times, gaps
+from weft.tasks.zones import on_the_wall
 
 NEWEST_TICKS = 20
 
@@ -32,6 +35,10 @@ class Scheduled:
     """Its next ten times; none while it is paused."""
     ticks: Sequence[Any] = ()
     """What came of its newest ticks, as far as they were asked for, the newest first."""
+    times: Sequence[FireTime] = ()
+    """The times that lie ahead on a clock of its zone, where they were asked for."""
+    gaps: Sequence[Gap] = ()
+    """What never fired of its newest ticks, as far as that was asked for, the newest first."""
 
 
 class Schedules:
@@ -87,9 +94,46 @@ class Schedules:
         """Pause a task that has a schedule, or let it go on from now."""
         return await self._shown(await self._tasks.edit(project, name, _only_scheduled(paused=paused)))
 
+    def preview(self, schedule: Schedule) -> list[FireTime]:
+        """The next ten times of a schedule that no task has yet."""
+        now = self._clock()
+        return fire_times(next_fires(schedule, now), schedule.zone, now)
+
+    def today(self, zone: str) -> str:
+        """The date that a calendar in ``zone`` shows."""
+        return on_the_wall(zone, self._clock() // SECOND).date().isoformat()
+
+    async def calendar(self, wanted: Listing, days: Sequence[Day]) -> tuple[list[Line], Place | None]:
+        """What fires on these days, schedule by schedule, and the place to go on from."""
+        return await self._db.read(lambda tx: self._calendar(tx, wanted, days))
+
+    def _calendar(self, tx: Transaction, wanted: Listing, days: Sequence[Day]) -> tuple[list[Line], Place | None]:
+        found, onward = schedule_store.by_name(tx, wanted)
+        scheduled = [(each, _schedule_of(each.task)) for each in found]
+        rare = [stored.id for stored, schedule in scheduled if not calendar.is_frequent(schedule, days)]
+        now = self._clock()
+        past = flow_store.ticks_between(tx, rare, days[0].start, min(days[-1].end, now + 1))
+        lines = [calendar.line(stored, each, days, now, past.get(stored.id)) for stored, each in scheduled]
+        return lines, onward
+
     async def _shown(self, stored: Stored) -> Scheduled:
-        ticks = await self._db.read(lambda tx: store.newest_ticks(tx, stored.id, NEWEST_TICKS))
-        return self._scheduled(stored, ticks)
+        def work(tx: Transaction) -> tuple[Sequence[Any], list[Gap]]:
+            return store.newest_ticks(tx, stored.id, NEWEST_TICKS), self._gaps(tx, stored)
+
+        ticks, missed = await self._db.read(work)
+        scheduled = self._scheduled(stored, ticks)
+        times = fire_times(scheduled.ahead, scheduled.schedule.zone, self._clock())
+        return replace(scheduled, times=times, gaps=missed)
+
+    def _gaps(self, tx: Transaction, stored: Stored) -> list[Gap]:
+        """What never fired lately; before the task was last changed it may have had another schedule."""
+        schedule, now = stored.task.schedule, self._clock()
+        if schedule is None or stored.task.paused:
+            return []
+        end = now if stored.next_fire_at is None else min(stored.next_fire_at, now)
+        expected = decided(schedule, max(stored.updated_at + 1, now - LOOKED_BACK), end)
+        known = store.known_ticks(tx, [(stored.id, at) for at in expected])
+        return gaps(expected, {at for _, at in known})
 
     def _with_last(self, tx: Transaction, found: Sequence[Stored]) -> list[Scheduled]:
         last = schedule_store.last_ticks(tx, [each.id for each in found])

@@ -12,15 +12,16 @@ from weft.access.witness import tell
 from weft.clock import Clock, Moment, iso
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
-from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotFound, QueueFull, WeftError
+from weft.errors import Conflict, Invalid, NotFound, QueueFull, WeftError
 from weft.events import Fact
 from weft.runs.full import FullQueues
 from weft.runs.model import NewRun, Submitted, Trigger
 from weft.runs.runs import Runs
-from weft.tasks import applying, list_store, store
+from weft.tasks import applying, flow_store, list_store, store
 from weft.tasks.admitting import admit_what_fits
-from weft.tasks.applying import present
+from weft.tasks.applying import Projects, present
 from weft.tasks.changes import Change, Wanted, compare, settings_of
+from weft.tasks.flow_store import Graph
 from weft.tasks.list_store import Listing, Place
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.parameters import fill
@@ -98,11 +99,30 @@ class Tasks:
 
     async def wanted(self, project: str | None = None) -> Wanted:
         """All tasks and settings, or those of a project, as ``apply`` takes them."""
-        return await self._db.read(lambda tx: _as_wanted(tx, project))
+        return await self._db.read(lambda tx: applying.as_wanted(tx, project))
 
     async def pause(self, project: str, name: str, *, paused: bool = True) -> Stored:
         """Stop a task's schedule and what would follow from others, or let it go on from now."""
         return await self.edit(project, name, lambda task: msgspec.structs.replace(task, paused=paused))
+
+    async def pause_all(self, names: Collection[tuple[str, str]] | Projects, *, paused: bool = True) -> list[Task]:
+        """Pause tasks, or let them go on from now, all or none: those of some names, or all of some projects. Tells
+        which were changed."""
+
+        def work(tx: Transaction) -> list[Task]:
+            changes = applying.pause(tx, self._runs, names, self._clock(), paused=paused)
+            tell_changes(tx, changes)
+            return [change.task for change in changes if change.task is not None]
+
+        return await self._db.transact(work)
+
+    async def newest_runs(self, tasks: Sequence[Stored]) -> dict[int, Any]:
+        """How the newest run of each task stands, by the id of the task."""
+        return await self._db.read(lambda tx: flow_store.newest_runs(tx, [each.id for each in tasks]))
+
+    async def graph(self, projects: Collection[str] | None = None) -> Graph:
+        """What comes after what, of projects or of all."""
+        return await self._db.read(lambda tx: flow_store.graph(tx, projects))
 
     async def edit(
         self, project: str, name: str, edited: Callable[[Task], Task], *, seen: Container[int] | None = None
@@ -118,7 +138,7 @@ class Tasks:
         def work(tx: Transaction) -> tuple[Stored, bool]:
             store.hold(tx)
             old = store.by_names(tx, [(task.project, task.name)]).get((task.project, task.name))
-            _refuse_changed(task.project, task.name, old, seen, new=new)
+            applying.refuse_changed(task.project, task.name, old, seen, new=new)
             tell_changes(tx, applying.apply(tx, self._runs, Wanted((task,)), self._clock()))
             return self._found(tx, task.project, task.name), old is None
 
@@ -152,7 +172,7 @@ class Tasks:
 
     async def settings(self, project: str) -> ProjectSettings:
         """What holds for all tasks of a project; one that nobody has set up has the defaults."""
-        return await self._db.read(lambda tx: _settings(tx, project))
+        return await self._db.read(lambda tx: applying.settings(tx, project))
 
     async def configure(
         self, project: str, settings: ProjectSettings, *, check: Callable[[ProjectSettings], None] | None = None
@@ -162,9 +182,9 @@ class Tasks:
         def work(tx: Transaction) -> ProjectSettings:
             store.hold(tx)
             if check is not None:
-                check(_settings(tx, project))
+                check(applying.settings(tx, project))
             tell_changes(tx, applying.apply(tx, self._runs, Wanted((), {project: settings}), self._clock()))
-            return _settings(tx, project)
+            return applying.settings(tx, project)
 
         return await self._db.transact(work)
 
@@ -248,13 +268,13 @@ class Tasks:
         self, tx: Transaction, project: str, name: str, edited: Callable[[Task], Task], seen: Container[int] | None
     ) -> Stored:
         stored = self._found(tx, project, name, lock=True)
-        _refuse_changed(project, name, stored, seen)
+        applying.refuse_changed(project, name, stored, seen)
         tell_changes(tx, applying.apply(tx, self._runs, Wanted((edited(stored.task),)), self._clock()))
         return self._found(tx, project, name)
 
     def _remove(self, tx: Transaction, project: str, name: str, seen: Container[int] | None) -> None:
         stored = self._found(tx, project, name, lock=True)
-        _refuse_changed(project, name, stored, seen)
+        applying.refuse_changed(project, name, stored, seen)
         applying.refuse_to_leave_behind(tx, [stored])
         applying.remove(tx, self._runs, [stored])
         events.append(tx, [Fact("task_changed", project, None, stored.id, {"change": "delete"})], self._clock())
@@ -276,25 +296,3 @@ class _Rehearsed(Exception):
     def __init__(self, changes: list[Change]) -> None:
         super().__init__("rehearsed")
         self.changes = changes
-
-
-def _refuse_changed(
-    project: str, name: str, old: Stored | None, seen: Container[int] | None, *, new: bool = False
-) -> None:
-    revision = None if old is None else old.revision
-    if (new and revision is not None) or (seen is not None and (revision is None or revision not in seen)):
-        raise ChangedMeanwhile("task", f"{project}/{name}", revision)
-
-
-def _settings(tx: Transaction, project: str) -> ProjectSettings:
-    rows = {row.name: row for row in store.project_rows(tx)}
-    return settings_of(project, rows.get(project), store.limit_rows(tx))
-
-
-def _as_wanted(tx: Transaction, project: str | None) -> Wanted:
-    limits = store.limit_rows(tx)
-    settings = {
-        row.name: settings_of(row.name, row, limits) for row in store.project_rows(tx) if project in (None, row.name)
-    }
-    changed = {name: each for name, each in settings.items() if each != ProjectSettings()}
-    return Wanted(tuple(stored.task for stored in store.every(tx, project)), changed)

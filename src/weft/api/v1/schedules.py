@@ -94,6 +94,8 @@ class ScheduledBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     revision: Any = UNSET
     updated_at: Any = UNSET
     ticks: Any = UNSET
+    times: Any = UNSET
+    gaps: Any = UNSET
 
 
 @operations.put(

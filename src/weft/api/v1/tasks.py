@@ -22,6 +22,7 @@ from weft.documents.tasks import (
     TaskDocument,
     TickDocument,
     change_document,
+    listed_task,
     task_document,
     task_page,
     tick_document,
@@ -43,7 +44,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     kind: str | None = None
     tag: str | None = None
+    name: str | None = None
+    """A part of the name; small letters and capitals are the same."""
     paused: bool | None = None
+    last_run: bool = False
+    """Tell what starts each task, in words, and how its newest run stands."""
     sort: Literal["name", "-name"] = "name"
     """By project and name, or backwards."""
     after: After | None = None
@@ -66,13 +71,16 @@ async def list_(call: Call) -> Page[TaskDocument]:
         projects=call.visible(asked.project),
         kind=asked.kind,
         tag=asked.tag,
+        part=asked.name,
         paused=asked.paused,
         backwards=asked.sort == "-name",
         after=place,
         limit=asked.limit,
     )
     found, onward = await call.app.tasks.page(wanted)
-    return Page(items=[task_document(each) for each in found], next=None if onward is None else cursor(onward))
+    newest = await call.app.tasks.newest_runs(found) if asked.last_run else {}
+    items = [listed_task(each, newest.get(each.id)) if asked.last_run else task_document(each) for each in found]
+    return Page(items=items, next=None if onward is None else cursor(onward))
 
 
 @operations.get(ONE, needs=Role.VIEWER, answer=TaskDocument, answer_headers=ETAG, example=examples.SHOWN_TASK)
