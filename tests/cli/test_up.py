@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -54,13 +55,15 @@ def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path:
         assert PASSWORD.encode() not in variables_of(worker)
         for pid in (control, worker):
             asyncio.run(eventually(lambda pid=pid: "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()))  # type: ignore[misc]
+        said = f"answers on http://127.0.0.1:{port}; open that in a browser, or http://127.0.0.1:{port}/docs for"
+        asyncio.run(eventually(lambda: said in told.read_text()))
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/healthz", timeout=10
+        ) as answer:  # it does not say so too early
+            assert answer.status == 200
     finally:
         os.kill(up.pid, signal.SIGTERM)
         up.wait(60)
-    assert (
-        f"answers on http://127.0.0.1:{port}; open that in a browser, or http://127.0.0.1:{port}/docs for"
-        in told.read_text()
-    )
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -17,6 +17,8 @@ from weft.logs import set_up
 from weft.settings import load
 from weft.workers.supervisor import Role, Supervisor
 
+LOOPBACK, EVERYWHERE = "127.0.0.1", ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
+LOOK_SECONDS = 0.1
 NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD", "WEFT_INTAKE")
 """What only the control process needs."""
 
@@ -48,9 +50,28 @@ async def _up(config: Config, *, examples: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (2, 15):
         loop.add_signal_handler(number, supervisor.stop)
-    typer.echo(f"weft runs on {config.folder}{_addresses(config)}. Ctrl-C ends it.")
+    announcing = asyncio.create_task(_announce(config))
     await supervisor.run()
+    announcing.cancel()
     return 78 if supervisor.misconfigured else 0
+
+
+async def _announce(config: Config) -> None:
+    """Say where weft answers, once it does."""
+    host = LOOPBACK if config.host in EVERYWHERE else config.host
+    for port in filter(None, (config.port, config.scrapyd_port)):
+        while not await _answers(host, port):
+            await asyncio.sleep(LOOK_SECONDS)
+    typer.echo(f"weft runs on {config.folder}{_addresses(config)}. Ctrl-C ends it.")
+
+
+async def _answers(host: str, port: int) -> bool:
+    try:
+        _, line = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    line.close()
+    return True
 
 
 def _addresses(config: Config) -> str:
