@@ -57,9 +57,7 @@ def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path:
             asyncio.run(eventually(lambda pid=pid: "Umask:\t0077" in Path(f"/proc/{pid}/status").read_text()))  # type: ignore[misc]
         said = f"answers on http://127.0.0.1:{port}; open that in a browser, or http://127.0.0.1:{port}/docs for"
         asyncio.run(eventually(lambda: said in told.read_text()))
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/healthz", timeout=10
-        ) as answer:  # it does not say so too early
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:  # not too early
             assert answer.status == 200
     finally:
         os.kill(up.pid, signal.SIGTERM)

@@ -60,7 +60,7 @@ async def _announce(config: Config) -> None:
     """Say where weft answers, once it does."""
     host = LOOPBACK if config.host in EVERYWHERE else config.host
     for port in filter(None, (config.port, config.scrapyd_port)):
-        while not await _answers(host, port):
+        while not await _answers(host, port):  # noqa: ASYNC110 - that is another process
             await asyncio.sleep(LOOK_SECONDS)
     typer.echo(f"weft runs on {config.folder}{_addresses(config)}. Ctrl-C ends it.")
 
