@@ -3,6 +3,7 @@ import { build } from "esbuild";
 import { copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createHash } from "node:crypto";
 import { basename, join } from "node:path";
+import { licences } from "./licences.mjs";
 
 const OUT = process.env.WEFT_DIST ?? "../src/weft/web/static/dist";
 const digest = (bytes) => createHash("sha256").update(bytes).digest("hex").slice(0, 10);
@@ -40,5 +41,8 @@ for (const [name, source] of Object.entries(icons)) {
 const sprite = `<svg xmlns="http://www.w3.org/2000/svg">${symbols.join("")}</svg>`;
 addresses["icons.svg"] = `icons-${digest(sprite)}.svg`;
 await writeFile(join(OUT, addresses["icons.svg"]), sprite);
+
+const used = await licences(Object.keys(built.metafile.inputs), ["bootstrap-icons"]);
+await writeFile(join(OUT, "licences.json"), JSON.stringify(used));
 
 await writeFile(join(OUT, "addresses.json"), JSON.stringify(addresses, null, 2));

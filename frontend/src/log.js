@@ -1,2 +1,376 @@
-// The log viewer.
-export function open() {}
+// The log viewer: follows what a run prints, loads what is scrolled to, jumps between errors. The server searches; the
+// browser holds no more than MOST lines.
+const MOST = 5000;
+const AT_END = 24;
+const NEAR = 600;
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10_000;
+const MOST_STEPS = 64;
+const GRAVE = ".level-error, .level-critical";
+
+export function open(places) {
+  for (const each of places) if (!each.viewer) each.viewer = new Viewer(each);
+}
+
+class Viewer {
+  constructor(section) {
+    this.section = section;
+    this.told = section.dataset;
+    this.root = document.documentElement.dataset.root;
+    this.box = section.querySelector(".log-box");
+    this.body = section.querySelector("[data-lines]");
+    this.follow = section.querySelector("[data-follow]");
+    this.model = section.querySelector("[data-line-template]").content.querySelector(".log-line");
+    this.place = this.told.place;
+    this.attempt = Number(this.told.attempt);
+    this.older = Number(this.told.older) || null;
+    this.newer = Number(this.told.newer) || null;
+    this.total = this.lastNumber();
+    this.held = [];
+    this.isLoading = false;
+    this.wait = FIRST_WAIT;
+    this.isOver = !this.told.stream;
+    this.isFollowing = !this.isOver && this.told.ends === "1" && !this.told.line;
+    this.listen();
+    this.settle();
+    this.connect();
+  }
+
+  listen() {
+    this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    this.follow.addEventListener("click", () => this.setFollowing(!this.isFollowing));
+    this.section.addEventListener("click", (event) => {
+      const turn = event.target.closest("[data-turn]");
+      const jump = event.target.closest("[data-jump]");
+      if (event.ctrlKey || event.metaKey || event.shiftKey || !(turn || jump)) return;
+      event.preventDefault();
+      if (turn) this.load(turn.dataset.turn);
+      else this.jump(jump.dataset.jump);
+    });
+    document.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.target.closest("input, textarea, select, dialog[open]") || document.querySelector("dialog[open]")) return;
+      if (event.key === "n") this.jump("next");
+      else if (event.key === "p") this.jump("previous");
+      else if (event.key === "f" && !this.isOver) this.setFollowing(!this.isFollowing);
+    });
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.disconnect() : this.connect()));
+  }
+
+  // The stream: closed while nobody looks, so that many open pages do not use up the browser's connections.
+  connect() {
+    if (this.isOver || this.source || document.hidden) return;
+    const url = new URL(this.root + this.told.stream, location.href);
+    url.searchParams.set("after", this.place);
+    this.source = new EventSource(url);
+    this.source.addEventListener("open", () => this.away(false));
+    this.source.addEventListener("log", (event) => this.take(event));
+    this.source.addEventListener("end", (event) => this.end(JSON.parse(event.data)));
+    this.source.addEventListener("error", () => this.lost());
+  }
+
+  disconnect() {
+    this.source?.close();
+    this.source = null;
+    clearTimeout(this.timer);
+  }
+
+  lost() {
+    this.disconnect();
+    if (this.isOver) return;
+    this.away(true);
+    this.timer = setTimeout(() => this.connect(), this.wait * (0.5 + Math.random()));
+    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+  }
+
+  away(isAway) {
+    if (!isAway) this.wait = FIRST_WAIT;
+    document.querySelector("#away").hidden = !isAway;
+  }
+
+  take(event) {
+    const piece = JSON.parse(event.data);
+    this.place = event.lastEventId;
+    if (piece.attempt !== this.attempt) this.begin(piece.attempt);
+    this.state("running");
+    if (!piece.lines.length) return;
+    this.count(piece.lines.at(-1).line);
+    if (this.isFollowing) this.append(piece.lines);
+    else this.hold(piece.lines);
+  }
+
+  // Another attempt has begun: its lines are numbered anew.
+  begin(attempt) {
+    this.attempt = attempt;
+    this.held = [];
+    this.older = this.newer = null;
+    this.body.replaceChildren();
+    const here = new URL(this.told.here, location.href);
+    here.searchParams.set("attempt", attempt);
+    this.told.here = here.pathname + here.search;
+    const more = new URL(this.told.more, location.href);
+    more.searchParams.set("attempt", attempt);
+    this.told.more = more.pathname + more.search;
+  }
+
+  hold(lines) {
+    this.held.push(...lines);
+    if (this.held.length > MOST) {
+      this.held = [];
+      this.newer ??= this.lastNumber();
+    }
+    this.settle();
+  }
+
+  end(told) {
+    this.isOver = true;
+    this.disconnect();
+    this.away(false);
+    if (this.isFollowing) this.isFollowing = false;
+    else if (this.held.length && this.newer === null) this.release();
+    this.state(told.state);
+    this.say(told.reason ? `${this.told.over} ${told.reason}` : this.told.over);
+    this.settle();
+  }
+
+  state(word) {
+    const place = document.querySelector("[data-run-state] .state");
+    if (!place || place.classList.contains(`state-${word}`)) return;
+    place.className = `state state-${word}`;
+    place.textContent = this.told[`state${word[0].toUpperCase()}${word.slice(1)}`] ?? word;
+  }
+
+  count(number) {
+    if (number <= this.total) return;
+    this.total = number;
+    if (this.told.level === "") {
+      const words = this.told.countWords.replace("{count}", number.toLocaleString("en").replaceAll(",", "\u2009"));
+      this.section.querySelector("[data-total]").textContent = words;
+    }
+  }
+
+  // What is on the screen.
+  made(line) {
+    const row = this.model.cloneNode(true);
+    row.dataset.line = line.line;
+    row.id = `L${line.line}`;
+    if (line.level) row.classList.add(`level-${line.level.toLowerCase()}`);
+    const here = `${this.root}${this.told.here}&line=${line.line}`;
+    const number = row.querySelector(".at-line");
+    number.textContent = line.line;
+    number.href = `${here}#L${line.line}`;
+    const at = row.querySelector(".at");
+    at.textContent = (line.at ?? "").slice(11, 23);
+    at.title = line.at ?? "";
+    row.querySelector(".level").textContent = line.level;
+    row.querySelector(".logger").textContent = line.logger;
+    row.querySelector(".message").textContent = line.message;
+    fold(row.querySelector("details"), line.exception);
+    const cut = row.querySelector(".cut");
+    if (line.more) {
+      cut.textContent = this.told.cutWords.replace("{count}", line.more);
+      cut.href = `${here}&whole=1`;
+    } else cut.remove();
+    return row;
+  }
+
+  rows(lines) {
+    const rows = lines.map((each) => this.made(each));
+    rows.forEach((row, at) => at && row.id === rows[at - 1].id && row.removeAttribute("id"));
+    return rows;
+  }
+
+  append(lines) {
+    this.section.querySelector("[data-nothing]")?.remove();
+    this.body.append(...this.rows(lines));
+    this.trimTop();
+    this.settle();
+  }
+
+  trimTop() {
+    const tooMany = this.body.childElementCount - MOST;
+    if (tooMany <= 0) return;
+    for (let n = 0; n < tooMany; n++) this.body.firstElementChild.remove();
+    this.older = Number(this.body.firstElementChild.dataset.line);
+  }
+
+  // The box counts from below: what is taken away or added there moves what is seen, unless that is made up for.
+  steadily(change) {
+    const before = this.body.offsetHeight;
+    change();
+    this.box.scrollTop -= this.body.offsetHeight - before;
+  }
+
+  trimEnd() {
+    const tooMany = this.body.childElementCount - MOST;
+    if (tooMany <= 0) return;
+    this.steadily(() => {
+      for (let n = 0; n < tooMany; n++) this.body.lastElementChild.remove();
+    });
+    this.newer = this.lastNumber();
+    this.held = [];
+    this.isFollowing = false;
+  }
+
+  replace(page) {
+    this.section.querySelector("[data-nothing]")?.remove();
+    this.body.replaceChildren(...this.rows(page.items));
+    this.older = page.older;
+    this.newer = page.newer;
+    this.held = [];
+  }
+
+  async load(way) {
+    const from = way === "older" ? this.older : this.newer;
+    if (this.isLoading || from === null) return;
+    this.isLoading = true;
+    try {
+      const page = await this.ask({ [way === "older" ? "before" : "after"]: from });
+      if (way === "older") {
+        this.body.prepend(...this.rows(page.items));
+        this.older = page.older;
+        this.trimEnd();
+      } else {
+        this.steadily(() => this.body.append(...this.rows(page.items)));
+        this.newer = page.newer;
+        if (page.newer === null) this.caughtUp(page);
+        this.trimTop();
+      }
+      if (page.items.length) this.section.querySelector("[data-nothing]")?.remove();
+    } catch {
+      this.say(this.told.failed);
+    }
+    this.isLoading = false;
+    this.settle();
+  }
+
+  // The end was loaded; what the stream brought meanwhile is part of it.
+  caughtUp(page) {
+    const last = page.items.at(-1)?.line ?? this.lastNumber();
+    this.held = this.held.filter((each) => each.line > last);
+  }
+
+  async ask(query) {
+    const url = new URL(this.root + this.told.more, location.href);
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+    const answer = await fetch(url, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(answer.statusText);
+    return answer.json();
+  }
+
+  // Following.
+  scrolled() {
+    const isAtEnd = this.box.scrollTop > -AT_END;
+    const fromTop = this.body.offsetHeight + this.box.scrollTop - this.box.clientHeight;
+    if (fromTop < NEAR && this.older !== null) this.load("older");
+    if (this.box.scrollTop > -NEAR && this.newer !== null) this.load("newer");
+    if (this.isOver || isAtEnd === this.isFollowing) return;
+    if (!isAtEnd) this.isFollowing = false;
+    else if (this.newer === null) this.release();
+    this.settle();
+  }
+
+  release() {
+    const held = this.held;
+    this.held = [];
+    this.isFollowing = !this.isOver;
+    if (held.length) this.append(held);
+  }
+
+  async setFollowing(wanted) {
+    if (wanted && this.newer !== null) {
+      const page = await this.ask({}).catch(() => null);
+      if (page === null) return this.say(this.told.failed);
+      this.disconnect();
+      this.replace(page);
+      this.place = page.place;
+      this.connect();
+    }
+    if (wanted) this.release();
+    else this.isFollowing = false;
+    if (wanted) this.box.scrollTop = 0;
+    this.settle();
+  }
+
+  settle() {
+    this.follow.hidden = this.isOver;
+    this.follow.setAttribute("aria-pressed", String(this.isFollowing));
+    const held = this.follow.querySelector("[data-held]");
+    held.hidden = !this.held.length;
+    held.textContent = this.told.heldWords.replace("{count}", this.held.length);
+    for (const [way, from] of [["older", this.older], ["newer", this.newer]]) {
+      const turn = this.section.querySelector(`[data-turn=${way}]`);
+      if (turn) turn.parentElement.hidden = from === null;
+    }
+  }
+
+  // Errors.
+  async jump(way) {
+    const found = this.errorHere(way) ?? (await this.errorElsewhere(way).catch(() => undefined));
+    if (found === undefined) return this.say(this.told.failed);
+    if (found === null) return this.say(way === "next" ? this.told.noLater : this.told.noEarlier);
+    this.say("");
+    this.mark(found);
+  }
+
+  errorHere(way) {
+    const errors = [...this.body.querySelectorAll(GRAVE)];
+    const current = this.body.querySelector(".log-line.current");
+    if (way === "next") return errors.find((each) => (current ? follows(current, each) : this.isBelowTop(each)));
+    return errors.findLast((each) => (current ? follows(each, current) : this.isAboveEnd(each)));
+  }
+
+  isBelowTop(row) {
+    return row.getBoundingClientRect().top >= this.box.getBoundingClientRect().top;
+  }
+
+  isAboveEnd(row) {
+    return row.getBoundingClientRect().bottom <= this.box.getBoundingClientRect().bottom;
+  }
+
+  async errorElsewhere(way) {
+    const [name, on] = way === "next" ? ["after", "newer"] : ["before", "older"];
+    let from = this[on];
+    if (from === null && this.held.length && way === "next") from = this.lastNumber();
+    const level = this.told.level === "CRITICAL" ? "CRITICAL" : "ERROR";
+    for (let step = 0; from !== null && step < MOST_STEPS; step++) {
+      const page = await this.ask({ [name]: from, level, limit: 1 });
+      if (page.items.length) return this.around(page.items[0].line);
+      from = page[on];
+    }
+    return null;
+  }
+
+  async around(line) {
+    this.replace(await this.ask({ around: line }));
+    return this.body.querySelector(`[data-line="${line}"]`);
+  }
+
+  mark(row) {
+    this.body.querySelector(".log-line.current")?.classList.remove("current");
+    row.classList.add("current");
+    this.isFollowing = false;
+    row.scrollIntoView({ block: "center" });
+    history.replaceState(null, "", row.querySelector(".at-line").href);
+    this.settle();
+  }
+
+  lastNumber() {
+    return Number(this.body.lastElementChild?.dataset.line ?? 0);
+  }
+
+  say(words) {
+    this.section.querySelector("[data-status]").textContent = words;
+  }
+}
+
+function follows(first, second) {
+  return Boolean(first.compareDocumentPosition(second) & Node.DOCUMENT_POSITION_FOLLOWING);
+}
+
+function fold(details, exception) {
+  if (exception === null) return details.remove();
+  const last = exception.split("\n").at(-1).slice(0, 200);
+  if (last) details.querySelector("summary").textContent = last;
+  details.querySelector("pre").textContent = exception;
+}

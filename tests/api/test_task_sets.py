@@ -75,6 +75,14 @@ async def test_the_graph_has_every_task_that_comes_before_or_after_one(admin: Vi
     assert [each["source"] for each in seen["edges"]] == ["shop/prices"]
 
 
+async def test_the_graph_around_a_task_has_what_comes_right_before_and_after_it(admin: Visitor) -> None:
+    await three(admin)
+    await keep(admin.app, noop("mail", project="shop", after=(After("report"),)))
+    seen = (await admin.get("/v1/tasks/graph?task=shop/prices")).json
+    assert [(each["source"], each["target"]) for each in seen["edges"]] == [("shop/prices", "shop/report")]
+    assert (await admin.get("/v1/tasks/graph?task=shop/none")).status == 404
+
+
 async def test_what_is_exported_can_be_applied(admin: Visitor) -> None:
     await three(admin)
     content = (await admin.get("/v1/tasks/export")).json

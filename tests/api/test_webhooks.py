@@ -26,13 +26,14 @@ async def test_the_secret_is_shown_once_and_signs_what_is_sent(admin: Visitor) -
     secret, address = answer["secret"], f"/v1/webhooks/{answer['webhook']['id']}"
     assert (await admin.get(address)).json == answer["webhook"]
     assert secret not in (await admin.get("/v1/webhooks")).data.decode()
-    await submit(admin.app)
+    run_id = await submit(admin.app)
     await admin.app.courier.tick()
     await admin.app.courier.rest()
     [message] = receiver.received
     assert is_genuine(secret, message.headers, message.body, int(message.headers["Weft-Timestamp"]))
     [delivery] = (await admin.get(f"{address}/deliveries")).json["items"]
     assert (delivery["state"], delivery["status"], delivery["tries"]) == ("delivered", 204, 1)
+    assert (delivery["kind"], delivery["run_id"]) == ("run_queued", run_id)
     replayed = await admin.post(f"{address}/deliveries/{delivery['id']}/replay")
     assert (replayed.status, replayed.json["state"]) == (202, "waiting")
     await admin.app.courier.tick()

@@ -74,7 +74,7 @@ class Caller:
 
     name: str
     kind: str
-    """user, key or worker."""
+    """user, key, worker, join, or guest: somebody with a link, who may call only what is for guests."""
     grants: Grants = field(default_factory=dict)
     id: int = 0
     """Of the user or the key."""

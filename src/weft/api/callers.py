@@ -1,4 +1,5 @@
-"""Who calls: a key or a short-lived token (``Bearer``), a name and a password (``Basic``), or a browser's session.
+"""Who calls: a key or a short-lived token (``Bearer``), a name and a password (``Basic``), a browser's session, or a
+guest with the token of a link (``Guest``).
 
 A browser sends cookies, and passwords that it remembers, also for a page elsewhere. So whatever changes something must
 come from a page of ours, if it says where it comes from, and in a session bring the token that only our pages know.
@@ -17,11 +18,14 @@ from starlette.requests import HTTPConnection
 from weft.access.model import EVERYWHERE, Caller, Role, Session, User
 from weft.api.guards import Hosts
 from weft.api.operation import Operation
+from weft.api.rates import Rates
 from weft.app import App
 from weft.errors import NotAllowed, Unknown
 
 COOKIE = "weft_session"
 CSRF = "x-csrf-token"
+GUESTS_PER_SECOND = 50.0
+"""How often guests of one address may ask; a page of theirs asks a few times."""
 KEY = re.compile(r"weft_[0-9a-f]+_[0-9a-f]{64}", re.ASCII)
 
 
@@ -31,6 +35,7 @@ class Callers:
     def __init__(self, app: App, hosts: Hosts) -> None:
         self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
         self._tokens, self._refusals, self._hosts = app.tokens, app.refusals, hosts
+        self._shares, self._guests = app.shares, Rates(GUESTS_PER_SECOND)
         self._open = frozenset({"metrics.read"} if app.config.open_metrics else ())
 
     async def of(self, connection: HTTPConnection, operation: Operation) -> Caller:
@@ -70,6 +75,10 @@ class Callers:
         return None
 
     async def _identify(self, connection: HTTPConnection, operation: Operation) -> Caller:
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "guest":
+            self._guests.check(address_of(connection))
+            return await self._shares.caller(given.strip(), address_of(connection))
         if (caller := await self.by_header(connection)) is not None:
             return caller
         if session_id := connection.cookies.get(COOKIE):

@@ -20,7 +20,7 @@ from weft.api.problems import Refused
 from weft.api.streams import MEDIA_TYPE, Stream
 
 AGAIN_SECONDS = 1
-PEOPLE = frozenset({"user", "key"})
+PEOPLE, GUESTS = frozenset({"user", "key"}), frozenset({"guest"})
 
 
 class Places:
@@ -69,7 +69,7 @@ def named(caller: Caller) -> str:
 
 
 def _seated(operation: Operation, places: Places, streams: Places) -> Operation:
-    if operation.needs is None or not operation.callers & PEOPLE:
+    if operation.needs is None or not operation.callers & (PEOPLE | GUESTS):
         return operation
 
     async def handle(call: Call) -> Any:

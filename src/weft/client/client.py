@@ -13,6 +13,7 @@ from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
 from weft.client.runs import RemotePauses, RemoteRuns
 from weft.client.schedules import RemoteSchedules
+from weft.client.shares import RemoteShares
 from weft.client.tasks import RemoteTasks
 from weft.client.workers import RemoteWorkers
 
@@ -33,6 +34,7 @@ class Client:
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)
+        self.shares = RemoteShares(connection)
         self.secrets = RemoteSecrets(connection)
         self.audit = RemoteAudit(connection)
         self.letters = RemoteLetters(connection)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from weft.clock import Moment
 from weft.db import schema
@@ -48,12 +48,16 @@ def newest_runs(tx: Transaction, task_ids: Collection[int]) -> dict[int, Any]:
     return found
 
 
-def graph(tx: Transaction, projects: Collection[str] | None) -> Graph:
-    """What comes after what, of projects or of all; edges of which one end may not be seen are left out."""
-    query = select(dependencies.c.upstream_id, dependencies.c.task_id, dependencies.c.on)
-    if projects is not None:
-        query = query.join(tasks, tasks.c.id == dependencies.c.task_id).where(tasks.c.project.in_(projects))
-    rows = tx.rows(query.order_by(dependencies.c.task_id, dependencies.c.upstream_id).limit(MOST_EDGES + 1))
+def graph(tx: Transaction, projects: Collection[str] | None, around: int | None = None) -> Graph:
+    """What comes after what, of projects or of all, or ``around`` one task; edges of which one end may not be seen are
+    left out."""
+    one, other = dependencies.c.upstream_id, dependencies.c.task_id
+    query = select(one, other, dependencies.c.on)
+    if around is not None:
+        query = query.where(or_(one == around, other == around))
+    elif projects is not None:
+        query = query.join(tasks, tasks.c.id == other).where(tasks.c.project.in_(projects))
+    rows = tx.rows(query.order_by(other, one).limit(MOST_EDGES + 1))
     ids = {each for row in rows[:MOST_EDGES] for each in (row.upstream_id, row.task_id)}
     found = {
         task_id: stored

@@ -120,9 +120,9 @@ class Tasks:
         """How the newest run of each task stands, by the id of the task."""
         return await self._db.read(lambda tx: flow_store.newest_runs(tx, [each.id for each in tasks]))
 
-    async def graph(self, projects: Collection[str] | None = None) -> Graph:
-        """What comes after what, of projects or of all."""
-        return await self._db.read(lambda tx: flow_store.graph(tx, projects))
+    async def graph(self, projects: Collection[str] | None = None, around: int | None = None) -> Graph:
+        """What comes after what, of projects or of all, or around one task."""
+        return await self._db.read(lambda tx: flow_store.graph(tx, projects, around))
 
     async def edit(
         self, project: str, name: str, edited: Callable[[Task], Task], *, seen: Container[int] | None = None

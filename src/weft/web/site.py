@@ -18,7 +18,7 @@ from weft.app import App
 from weft.web import look
 from weft.web.assets import assets
 from weft.web.frame import around
-from weft.web.pages import letters, overview, runs, session
+from weft.web.pages import administration, find, guest, letters, log, overview, run, run_again, runs, session, shares
 from weft.web.problems import missing, problem_page
 from weft.web.rendering import Onward, Page, compressed
 from weft.web.screens import LIVE, Screens
@@ -26,12 +26,12 @@ from weft.web.visit import Visit, read_form
 
 Handle = Callable[[Visit], Awaitable[Page | Onward | Response]]
 
-OPEN = frozenset({session.login_page, session.log_in, look.choose})
+OPEN = frozenset({session.login_page, session.log_in, look.choose, *guest.HANDLES})
 """Pages for people who are not logged in."""
 PAGES: dict[str, dict[str, Handle]] = {}
 """Every page: what its address shows, and what a form that is sent there does. A page with ``.json`` at its end is the
 same for programs."""
-for _noun in (overview, runs, letters, session, look):
+for _noun in (overview, runs, run, run_again, letters, session, look, find, guest, shares, log, administration):
     PAGES |= _noun.PAGES
 FIXED = {path: methods for path, methods in PAGES.items() if "{" not in path}
 PATTERNS = [(compile_path(path)[0], methods) for path, methods in PAGES.items() if "{" in path]

@@ -72,6 +72,9 @@ class Delivery:
     problem: str | None
     created_at: Moment
     finished_at: Moment | None
+    kind: str | None = None
+    """Of the event, where a log is read and the event is still there."""
+    run_id: int | None = None
 
 
 _TIMESTAMP = re.compile(r"\d{1,15}", re.ASCII)

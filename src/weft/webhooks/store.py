@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import case, delete, func, insert, select, update
+from sqlalchemy import Select, case, delete, func, insert, select, update
 
 from weft.access.sealing import Sealed
 from weft.clock import Moment
@@ -17,6 +17,7 @@ from weft.webhooks.circuit import Circuit
 from weft.webhooks.model import Delivery, DeliveryState, Webhook
 
 webhooks, deliveries, cursors = schema.webhooks, schema.deliveries, schema.cursors
+events = schema.events
 _CIRCUIT = (webhooks.c.failures, webhooks.c.pause_seconds, webhooks.c.open_until, webhooks.c.probe_until)
 
 
@@ -164,18 +165,24 @@ def replay(tx: Transaction, delivery_id: int, at: Moment) -> None:
 
 def delivery(tx: Transaction, webhook_id: int, delivery_id: int) -> Delivery | None:
     same = (deliveries.c.id == delivery_id) & (deliveries.c.webhook_id == webhook_id)
-    row = tx.execute(select(deliveries).where(same)).first()
+    row = tx.execute(_with_event().where(same)).first()
     return None if row is None else _delivery(row)
 
 
 def log(tx: Transaction, webhook_id: int, state: str | None, before: int | None, limit: int) -> list[Delivery]:
     """The deliveries of a webhook, newest first."""
-    query = select(deliveries).where(deliveries.c.webhook_id == webhook_id)
+    query = _with_event().where(deliveries.c.webhook_id == webhook_id)
     if state is not None:
         query = query.where(deliveries.c.state == state)
     if before is not None:
         query = query.where(deliveries.c.id < before)
     return [_delivery(row) for row in tx.rows(query.order_by(deliveries.c.id.desc()).limit(limit))]
+
+
+def _with_event() -> Select[Any]:
+    """Deliveries with what of their events people ask for; old events may be gone."""
+    joined = deliveries.outerjoin(events, events.c.id == deliveries.c.event_id)
+    return select(deliveries, events.c.kind, events.c.run_id).select_from(joined)
 
 
 def forget(tx: Transaction, before: Moment, limit: int) -> int:
@@ -207,5 +214,5 @@ def _webhook(row: Any) -> Webhook:
 
 
 def _delivery(row: Any) -> Delivery:
-    fields = {name: getattr(row, name) for name in Delivery.__dataclass_fields__}
+    fields = {name: getattr(row, name, None) for name in Delivery.__dataclass_fields__}
     return Delivery(**fields | {"state": DeliveryState(row.state)})

@@ -32,9 +32,19 @@ class SeriesDocument(msgspec.Struct, frozen=True, kw_only=True):
     items: list[int]
 
 
-class ActivityDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What has happened within the last hour, minute by minute, and within the last day."""
+class LiveDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs there are now."""
 
+    ready: int
+    waiting: int
+    """For their time, or for their next try."""
+    running: int
+
+
+class ActivityDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is now, and what has happened within the last hour, minute by minute, and within the last day."""
+
+    now: LiveDocument
     known_since: str | None
     """A busy system counts only what is newest: from here on."""
     hour: SeriesDocument
@@ -78,6 +88,7 @@ HOUR: dict[str, Any] = {
     "items": [120, 40, 310],
 }
 EXAMPLE = {
+    "now": {"ready": 3, "waiting": 0, "running": 10},
     "known_since": "2026-05-31T12:00:00.000Z",
     "hour": HOUR,
     "day": HOUR | {"begins_at": "2026-05-31T12:10:00.000Z", "step_seconds": 600},
@@ -87,12 +98,13 @@ EXAMPLE = {
 
 @operations.get("/activity", needs=Role.VIEWER, query=Which, answer=ActivityDocument, example=EXAMPLE)
 async def show(call: Call) -> bytes:
-    """Tell how many runs ended and how many items came within an hour and a day, and what is worth a look."""
+    """Tell what waits and runs, how many runs ended and items came of late, and what is worth a look."""
     projects, activity = call.visible(call.query.project), call.app.outlook.activity
 
     async def found() -> ActivityDocument:
         await activity.catch_up()
         return ActivityDocument(
+            now=LiveDocument(**await call.app.runs.counts(projects)),
             known_since=iso(activity.known_since),
             hour=_series(activity.series(HOUR_STEP, projects)),
             day=_series(activity.series(DAY_STEP, projects)),

@@ -89,7 +89,7 @@ async def create(call: Call) -> KeyMade:
     for project, role in grants.items():
         call.check(project, role=role)
     call.about = (next(iter(grants)) if len(grants) == 1 else "", f"key {asked.name}")
-    expires_at = await _expiry(call, None if asked.expires_at is None else moment(asked.expires_at))
+    expires_at = await expiry_of(call, None if asked.expires_at is None else moment(asked.expires_at))
     key, token = await call.app.keys.create(
         asked.name, grants, by=await owner_of(call), expires_at=expires_at, public_key=asked.public_key
     )
@@ -122,7 +122,7 @@ def _grants(asked: NewKey) -> Grants:
     return {project: role_of(name) for project, name in named.items()}
 
 
-async def _expiry(call: Call, asked: Moment | None) -> Moment | None:
+async def expiry_of(call: Call, asked: Moment | None) -> Moment | None:
     """When the new key expires: not after the key that it is made with."""
     if call.caller.kind != "key":
         return asked

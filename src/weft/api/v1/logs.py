@@ -99,7 +99,7 @@ async def lines(call: Call) -> LinesDocument:
         attempt=attempt,
         size=log.size,
         lines=await reading.total(),
-        place=f"{attempt}.{log.size}",
+        place=f"{max(attempt, 1)}.{log.size}",
         items=line_documents(found.lines, asked.width),
         older=found.older,
         newer=found.newer,

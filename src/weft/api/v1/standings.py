@@ -11,6 +11,7 @@ from weft.api.call import Call
 from weft.api.operation import Operations
 from weft.api.paging import After, Limit, Page, cursor, names
 from weft.documents.standings import HistoryDocument, StandingDocument, history_document, standing_document
+from weft.errors import NotFound
 
 operations = Operations("standings")
 
@@ -118,6 +119,8 @@ async def show(call: Call) -> StandingDocument:
     """Show how a project and each of its spiders did in its newest 500 runs."""
     project = call.path("project")
     call.check(project)
+    if not await call.app.tasks.all_settings({project}):
+        raise NotFound("project", project)
     by_spider = await call.app.histories.of_project(project)
     found = await call.app.histories.of_projects([project])
     return standing_document(project, found[project], by_spider)

@@ -88,6 +88,14 @@ class Of(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
 
 
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which project, or around which task; without, all."""
+
+    project: str | None = None
+    task: str | None = None
+    """As project/name: only what comes right before or after it."""
+
+
 _RUN = {
     name: examples.RUN[name] for name in ("id", "state", "outcome", "reason", "queued_at", "started_at", "finished_at")
 }
@@ -98,7 +106,7 @@ _AFTER = {"project": "shop", "name": "report", "kind": "shell", "paused": False,
 @operations.get(
     "/tasks/graph",
     needs=Role.VIEWER,
-    query=Of,
+    query=Around,
     answer=GraphDocument,
     example={
         "tasks": [_NODE | {"last_run": _RUN}, _AFTER | {"last_run": None}],
@@ -108,8 +116,13 @@ _AFTER = {"project": "shop", "name": "report", "kind": "shell", "paused": False,
 )
 async def graph(call: Call) -> GraphDocument:
     """Tell what comes after what, and how the newest run of each task stands; tasks that stand alone are left out."""
-    asked: Of = call.query
-    return graph_document(await call.app.tasks.graph(call.visible(asked.project)))
+    asked: Around = call.query
+    if asked.task is None:
+        return graph_document(await call.app.tasks.graph(call.visible(asked.project)))
+    project, _, name = asked.task.partition("/")
+    call.check(project, f"task {asked.task}")
+    stored = await call.app.tasks.get(project, name)
+    return graph_document(await call.app.tasks.graph(call.visible(), stored.id))
 
 
 @operations.get(

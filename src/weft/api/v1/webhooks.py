@@ -75,6 +75,9 @@ class DeliveryDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     event_id: int
+    kind: str | None
+    """Of the event; null where the event is gone."""
+    run_id: int | None
     state: DeliveryState
     tries: int
     next_at: str | None
@@ -114,6 +117,8 @@ EXAMPLE_BODY = {name: EXAMPLE[name] for name in ("url", "project", "kinds")}
 EXAMPLE_DELIVERY: dict[str, Any] = {
     "id": 17,
     "event_id": 1042,
+    "kind": "run_finished",
+    "run_id": 7,
     "state": "delivered",
     "tries": 1,
     "next_at": None,
@@ -268,6 +273,8 @@ def _delivery_document(delivery: Delivery) -> DeliveryDocument:
     return DeliveryDocument(
         id=delivery.id,
         event_id=delivery.event_id,
+        kind=delivery.kind,
+        run_id=delivery.run_id,
         state=delivery.state,
         tries=delivery.tries,
         next_at=iso(delivery.next_at),

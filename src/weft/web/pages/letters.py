@@ -5,18 +5,20 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from weft.web.inside import Refusal
-from weft.web.rendering import Onward, Page
+from weft.web.rights import may_somewhere
+from weft.web.rendering import Live, Onward, Page
 from weft.web.visit import Visit
+from weft.web.words import N_
 
-STATES = ("dead", "resubmitted", "dropped", "all")
+STATES = ("dead", "resubmitted", "dropped", N_("all"))
 LARGEST_TYPED = 200_000
 """Characters of a body that a browser is given to edit; larger ones are edited with the command."""
 SHOWN = 20_000
 """Characters that are shown of a body that is larger."""
 SAID = {
-    "saved": "The letter is saved. What was written in it when it came is kept.",
-    "refused": "It was refused again, for the reason below.",
-    "dropped": "It waits for nobody any more.",
+    "saved": N_("The letter is saved. What was written in it when it came is kept."),
+    "refused": N_("It was refused again, for the reason below."),
+    "dropped": N_("It waits for nobody any more."),
 }
 """What a page says after something was done, by the word in its address."""
 
@@ -34,9 +36,11 @@ async def listing(visit: Visit) -> Page:
             raise
         found, errors = {"items": [], "next": None}, {refusal.problem.field or "project": refusal.problem.detail}
     older = "" if found["next"] is None else "/letters?" + urlencode({**asked, "after": found["next"]})
-    shown = {"letters": found["items"], "asked": asked, "states": STATES, "errors": errors, "older": older}
-    shown["is_operator"] = any(role != "viewer" for role in visit.session["grants"].values())
-    return Page("letters/list.html", shown, found, status=422 if errors else 200)
+    newest = "/letters?" + urlencode({**asked, "after": ""}) if asked["after"] else ""
+    shown = {"letters": found["items"], "asked": asked, "states": STATES, "errors": errors}
+    shown |= {"older": older, "newest": newest, "is_operator": may_somewhere(visit.session, "operator")}
+    live = None if newest or errors else Live(kinds=("letter_",))
+    return Page("letters/list.html", shown, found, status=422 if errors else 200, live=live)
 
 
 async def detail(visit: Visit) -> Page:

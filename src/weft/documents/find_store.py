@@ -1,0 +1,83 @@
+"""What has a name, found by a part of it: a few of each kind, those first whose name begins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from sqlalchemy import Case, Column, Select, and_, case, func, select, union
+
+from weft.db import schema
+from weft.db.database import Transaction
+
+tasks, projects, versions = schema.tasks, schema.projects, schema.versions
+datasets, workers = schema.datasets, schema.workers
+
+Named = tuple[str, str]
+"""A project and a name in it."""
+MOST_VERSIONS = 50
+
+
+class _Spider(msgspec.Struct):
+    name: str
+
+
+def tasks_named(tx: Transaction, part: str, within: Collection[str] | None, limit: int) -> list[Named]:
+    query = _like(select(tasks.c.project, tasks.c.name), tasks.c.name, part, limit)
+    return _pairs(tx, _of(query, tasks.c.project, within))
+
+
+def datasets_named(tx: Transaction, part: str, within: Collection[str] | None, limit: int) -> list[Named]:
+    query = _like(select(datasets.c.project, datasets.c.name), datasets.c.name, part, limit)
+    return _pairs(tx, _of(query, datasets.c.project, within))
+
+
+def projects_named(tx: Transaction, part: str, within: Collection[str] | None, limit: int) -> list[str]:
+    """Those that have settings or code, and those that have tasks."""
+    named = [
+        _of(select(column.label("name")), column, within).where(func.lower(column).contains(part, autoescape=True))
+        for column in (projects.c.name, tasks.c.project)
+    ]
+    found = union(*named).subquery()
+    query = select(found.c.name).order_by(_begins(found.c.name, part), found.c.name).limit(limit)
+    return [row.name for row in tx.rows(query)]
+
+
+def spiders_named(tx: Transaction, part: str, within: Collection[str] | None, limit: int) -> list[Named]:
+    """Of the code that projects use now: only where the part stands somewhere in it, the spiders are read."""
+    current = and_(versions.c.project == projects.c.name, versions.c.version == projects.c.current_version)
+    query = select(versions.c.project, versions.c.spiders).join_from(projects, versions, current)
+    query = query.where(func.lower(versions.c.spiders).contains(part, autoescape=True)).order_by(versions.c.project)
+    rows = tx.rows(_of(query, versions.c.project, within).limit(MOST_VERSIONS))
+    found = [
+        (row.project, spider.name)
+        for row in rows
+        for spider in msgspec.json.decode(row.spiders, type=list[_Spider])
+        if part in spider.name.lower()
+    ]
+    return sorted(found, key=lambda each: (not each[1].lower().startswith(part), each[1], each[0]))[:limit]
+
+
+def workers_named(tx: Transaction, part: str, limit: int) -> list[str]:
+    """Those that are there."""
+    there = and_(workers.c.state != "offline", func.lower(workers.c.name).contains(part, autoescape=True))
+    query = select(workers.c.name).where(there).distinct().order_by(workers.c.name).limit(limit)
+    return [row.name for row in tx.rows(query)]
+
+
+def _like(query: Select[Any], name: Column[Any], part: str, limit: int) -> Select[Any]:
+    found = query.where(func.lower(name).contains(part, autoescape=True))
+    return found.order_by(_begins(name, part), name).limit(limit)
+
+
+def _begins(name: Any, part: str) -> Case[int]:
+    return case((func.lower(name).startswith(part, autoescape=True), 0), else_=1)
+
+
+def _of(query: Select[Any], project: Column[Any], within: Collection[str] | None) -> Select[Any]:
+    return query if within is None else query.where(project.in_(sorted(within)))
+
+
+def _pairs(tx: Transaction, query: Select[Any]) -> list[Named]:
+    return [(row[0], row[1]) for row in tx.rows(query)]

@@ -1,0 +1,192 @@
+"""One run: what happened, at a glance, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from weft.runs.log_records import LEVELS, LogRecord
+from weft.web import run_course
+from weft.web.inside import Refusal
+from weft.web.look import look_of
+from weft.web.rendering import Live, Onward, Page
+from weft.web.rights import may
+from weft.web.same_call import same_call, started_as
+from weft.web.visit import Visit
+from weft.web.words import N_, speaker
+
+Document = Mapping[str, Any]
+
+EVERY_SECONDS = 2.0
+"""How often the page of a run that goes on is made anew."""
+LOOKED_THROUGH = 200
+"""Records at the end of a log among which the last error is looked for."""
+SHOWN_RECORDS = 12
+LONGEST_RECORD, LONGEST_ERROR, LONGEST_VALUE = 400, 8000, 1000
+"""Characters that are shown."""
+MOST_VALUES = 60
+MOST_ATTEMPTS = 10
+ENDED = ("succeeded", "failed", "cancelled")
+HELD = "9999"
+"""The year until which a paused run waits."""
+ACTS = {"cancel": "cancel", "pause": "pause", "resume": "resume", "again": "again"}
+SAID = {
+    "cancel": N_("It is asked to stop."),
+    "pause": N_("It is asked to pause where it is."),
+    "resume": N_("It goes on."),
+    "again": N_("It is queued."),
+}
+"""What a page says after something was done, by the word in its address."""
+
+
+async def detail(visit: Visit) -> Page:
+    return await _detail(visit)
+
+
+async def act(visit: Visit) -> Page | Onward:
+    """Cancel, pause, resume or repeat a run, then show it, or the new one."""
+    verb = ACTS.get(visit.form.get("act", ""), "cancel")
+    try:
+        done = (await visit.ask("POST", f"/v1{address_of(visit)}/{verb}")).document
+    except Refusal as refusal:
+        if refusal.problem.status not in (403, 409, 422, 429):
+            raise
+        return await _detail(visit, refusal)
+    shown = f"/runs/{done['run_id']}" if verb == "again" else address_of(visit)
+    return Onward(f"{shown}?said={verb}")
+
+
+async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
+    address = f"/v1{address_of(visit)}"
+    parts = ("", "/stats", "/samples", "/comparison")
+    *answers, records = await asyncio.gather(
+        *(visit.ask("GET", address + part) for part in parts), _log_end(visit, address)
+    )
+    run, stats, curve, comparison = (each.document for each in answers)
+    told = stats["items"][-1] if stats["items"] else None
+    shown = {
+        "run": run,
+        "told": told,
+        "is_over": run["state"] in ENDED,
+        "is_held": run["state"] == "queued" and (run["not_before"] or "").startswith(HELD),
+        "elapsed": _elapsed(run),
+        "steps": run_course.steps(run, curve),
+        "charts": _charts(visit, run, curve),
+        "samples": run_course.table(curve),
+        "statuses": run_course.statuses({} if told is None else told["stats"]),
+        "comparison": comparison,
+        "beside": run_course.beside(comparison),
+        "fields": run_course.fields_beside(comparison),
+        "values": values_of(run),
+        "attempts": run["attempts"][-MOST_ATTEMPTS:][::-1],
+        **_log_shown(run, records),
+        "calls": same_call(_base(visit), started_as(run)),
+        "said": _said(visit, run),
+        "refused": "" if refusal is None else refusal.problem.detail,
+        **_rights(visit, run),
+    }
+    document = run | {"stats": stats["items"], "course": curve, "comparison": comparison}
+    status = 200 if refusal is None else refusal.problem.status
+    return Page("run/detail.html", shown, document, status=status, live=_live(run))
+
+
+def address_of(visit: Visit) -> str:
+    return "/runs/" + quote(visit.path("run_id"), safe="")
+
+
+def _live(run: Document) -> Live:
+    """A run that is over changes no more, but for what is found out about it."""
+    return Live(kinds=("run_",), run_id=run["id"], every_seconds=0.0 if run["state"] in ENDED else EVERY_SECONDS)
+
+
+def _rights(visit: Visit, run: Document) -> dict[str, bool]:
+    is_operator = may(visit.session, "operator", run["project"])
+    can_change = is_operator if run["task_id"] is not None else may(visit.session, "developer", run["project"])
+    return {"may_act": is_operator, "may_change": can_change}
+
+
+def _said(visit: Visit, run: Document) -> str:
+    """What was done, as long as it is news: a run that has ended was not only asked to stop."""
+    word = visit.query.get("said", "")
+    return "" if word != "again" and run["state"] in ENDED else SAID.get(word, "")
+
+
+def _elapsed(run: Document) -> float | None:
+    """How long the last attempt took, or takes so far."""
+    if not run["started_at"] or run["state"] == "queued":
+        return None
+    return run_course.seconds_between(run["started_at"], run["finished_at"] or run_course.now())
+
+
+def _charts(visit: Visit, run: Document, curve: Document) -> list[dict[str, Any]]:
+    say = speaker(look_of(visit.request).language)
+    return [
+        {"title": each["title"], "drawn": {"x": each["x"], "series": _named(each["series"], say), "height": 150}}
+        for each in run_course.charts(run, curve)
+    ]
+
+
+def _named(series: list[dict[str, Any]], say: Any) -> list[dict[str, Any]]:
+    return [each | {"name": say(each["name"])} for each in series]
+
+
+def values_of(run: Document) -> list[tuple[str, str, str]]:
+    """What the run was given: where each value belongs, its name, and it as text."""
+    spec, params = run["spec"]["spec"], run["spec"]["params"]
+    found = [("params", name, value) for name, value in params.items()]
+    for name, value in spec.items():
+        if name in ("args", "settings") and isinstance(value, dict):
+            found += [(name, inner, each) for inner, each in value.items()]
+        else:
+            found.append(("spec", name, value))
+    return [(place, name[:LONGEST_VALUE], cut(as_text(value), LONGEST_VALUE)) for place, name, value in found][
+        :MOST_VALUES
+    ]
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
+
+
+async def _log_end(visit: Visit, address: str) -> list[LogRecord] | None:
+    """The last records of the log; None where it cannot be read now."""
+    query = {"tail": str(LOOKED_THROUGH), "format": "jsonl"}
+    try:
+        data = (await visit.ask("GET", f"{address}/log", query=query)).data
+    except Refusal as refusal:
+        if refusal.problem.status < 500:
+            raise
+        return None
+    return [msgspec.json.decode(line, type=LogRecord) for line in data.splitlines() if line.startswith(b"{")]
+
+
+def _log_shown(run: Document, records: list[LogRecord] | None) -> dict[str, Any]:
+    found = records or []
+    grave = [each for each in found if each.weight >= LEVELS["ERROR"]]
+    last = grave[-1] if grave and run["state"] != "succeeded" else None
+    lines = [{"level": each.level, "text": cut(each.text, LONGEST_RECORD)} for each in found[-SHOWN_RECORDS:]]
+    return {"log": lines, "log_is_away": records is None, "error": None if last is None else _error(last)}
+
+
+def _error(record: LogRecord) -> dict[str, str]:
+    first, _, rest = record.text.partition("\n")
+    return {
+        "first": cut(record.message.partition("\n")[0], LONGEST_RECORD),
+        "rest": cut(f"{first}\n{rest}", LONGEST_ERROR),
+    }
+
+
+def _base(visit: Visit) -> str:
+    url = visit.request.url
+    return f"{url.scheme}://{url.netloc}{visit.prefix}"
+
+
+PAGES = {"/runs/{run_id}": {"GET": detail, "POST": act}}

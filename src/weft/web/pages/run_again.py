@@ -1,0 +1,204 @@
+"""A run once more with something changed: the parameters of its task, or what a run without a task was given."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from weft.tasks.parameters import from_text
+from weft.web.inside import Refusal
+from weft.web.pages.run import address_of, as_text
+from weft.web.rendering import Onward, Page
+from weft.web.rights import may
+from weft.web.same_call import started_as
+from weft.web.visit import Visit
+
+Document = Mapping[str, Any]
+
+MOST_PARAMETERS = 40
+"""Of a task with more, all are edited together."""
+PARAMETER = re.compile(r"parameter (\w+) of ")
+NO_OBJECT = "it must be a JSON object, such as {}"
+NO_PAIR = "each line must be NAME=VALUE"
+REFUSALS = (400, 403, 404, 409, 413, 422, 429)
+
+
+class Wrong(Exception):
+    """What was typed cannot be understood; ``field`` is where it was typed."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
+
+
+async def form(visit: Visit) -> Page:
+    run, task = await _known(visit)
+    way = _way(visit, run, task)
+    typed = _typed(run, task, way) | {"priority": str(run["priority"]), "key": secrets.token_hex(12)}
+    return _page(visit, run, task, way, typed)
+
+
+async def start(visit: Visit) -> Page | Onward:
+    """Start what was typed; where that is refused, show it again with the reason."""
+    run, task = await _known(visit)
+    way, typed = visit.form.get("way", ""), dict(visit.form)
+    way = way if way in ("params", "args", "spec", "all") else _way(visit, run, task)
+    try:
+        body = _body(run, task, way, typed)
+        key = {"idempotency-key": typed["key"]} if typed.get("key") else {}
+        done = (await visit.ask("POST", "/v1/runs", body=body, headers=key)).document
+    except Wrong as wrong:
+        return _page(visit, run, task, way, typed, errors={wrong.field: str(wrong)})
+    except Refusal as refusal:
+        if refusal.problem.status not in REFUSALS:
+            raise
+        return _page(visit, run, task, way, typed, errors=_errors(refusal, way), status=refusal.problem.status)
+    return Onward(f"/runs/{done['run_id']}?said=again")
+
+
+async def _known(visit: Visit) -> tuple[Document, Document | None]:
+    """The run, and its task where that is still there."""
+    run = (await visit.ask("GET", f"/v1{address_of(visit)}")).document
+    if run["task_id"] is None:
+        return run, None
+    try:
+        names = [quote(run[name], safe="") for name in ("project", "task")]
+        return run, (await visit.ask("GET", "/v1/tasks/" + "/".join(names))).document
+    except Refusal as refusal:
+        if refusal.problem.status != 404:
+            raise
+        return run, None
+
+
+def _way(visit: Visit, run: Document, task: Document | None) -> str:
+    """How it is changed: parameter by parameter, all of them, what a spider is given line by line, or its spec."""
+    if task is not None and visit.query.get("as") != "spec":
+        return "params" if len(task["params"]) <= MOST_PARAMETERS else "all"
+    spec = run["spec"]["spec"]
+    is_simple = all(_are_lines(spec.get(name) or {}) for name in ("args", "settings"))
+    return "args" if run["kind"] == "spider" and is_simple and visit.query.get("as") != "spec" else "spec"
+
+
+def _are_lines(values: object) -> bool:
+    """Whether values can be written one a line, as NAME=VALUE, and read again as they were."""
+    return isinstance(values, dict) and all(
+        isinstance(value, str) and "=" not in name and not {*"\r\n"} & {*name, *value} and name == name.strip()
+        for name, value in values.items()
+    )
+
+
+def _typed(run: Document, task: Document | None, way: str) -> dict[str, str]:
+    """What stands in the fields at first: what the run had."""
+    spec, params = run["spec"]["spec"], run["spec"]["params"]
+    if way == "params" and task is not None:
+        given = {name: params.get(name, default) for name, default in task["params"].items()}
+        return {f"param-{name}": "" if value is None else as_text(value) for name, value in given.items()}
+    if way == "all":
+        return {"params": _pretty(params)}
+    if way == "args":
+        lines = {name: _lines(spec.get(name) or {}) for name in ("args", "settings")}
+        return lines | {"version": str(spec.get("version") or "")}
+    return {"spec": _pretty(spec)}
+
+
+def _body(run: Document, task: Document | None, way: str, typed: Mapping[str, str]) -> dict[str, Any]:
+    """What the API is asked for."""
+    body: dict[str, Any] = {"priority": _number(typed.get("priority", ""))} if typed.get("priority", "") else {}
+    if way in ("params", "all"):
+        return body | {"project": run["project"], "task": run["task"], "params": _params(task, way, typed)}
+    spec = _object("spec", typed.get("spec", "")) if way == "spec" else _spec(run, typed)
+    loose = started_as({**run, "task_id": None, "priority": 0})
+    kept = {name: run["spec"][name] for name in ("grace_seconds", "log_bytes", "retry")}
+    return loose | kept | body | {"spec": spec}
+
+
+def _params(task: Document | None, way: str, typed: Mapping[str, str]) -> dict[str, Any]:
+    if way == "all":
+        return _object("params", typed.get("params", ""))
+    known = {} if task is None else task["params"]
+    given = {name: typed.get(f"param-{name}", "") for name in known}
+    return {name: from_text(text, known[name]) for name, text in given.items() if text or isinstance(known[name], str)}
+
+
+def _spec(run: Document, typed: Mapping[str, str]) -> dict[str, Any]:
+    spec = {**run["spec"]["spec"]}
+    for name in ("args", "settings"):
+        spec[name] = _pairs(name, typed.get(name, ""))
+    spec.pop("version", None)
+    version = typed.get("version", "").strip()
+    return spec | ({"version": version} if version else {})
+
+
+def _pairs(field: str, text: str) -> dict[str, str]:
+    pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
+    if not all(name.strip() and equals for name, equals, _ in pairs):
+        raise Wrong(field, NO_PAIR)
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _object(field: str, text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        raise Wrong(field, f"{NO_OBJECT} ({problem})") from problem
+    if not isinstance(value, dict):
+        raise Wrong(field, NO_OBJECT)
+    return value
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise Wrong("priority", "it must be a whole number from -1000 to 1000") from None
+
+
+def _errors(refusal: Refusal, way: str) -> dict[str, str]:
+    """Beside which field the reason stands."""
+    field = refusal.problem.field or ""
+    if found := PARAMETER.match(field):
+        return {f"param-{found[1]}" if way == "params" else "params": refusal.problem.detail}
+    first = field.partition(".")[0]
+    places = {"args": ("args", "settings", "version"), "spec": ("spec",), "all": ("params",)}.get(way, ())
+    return {first if first in (*places, "priority") else "": refusal.problem.detail}
+
+
+def _page(
+    visit: Visit,
+    run: Document,
+    task: Document | None,
+    way: str,
+    typed: Mapping[str, str],
+    *,
+    errors: Mapping[str, str] | None = None,
+    status: int = 422,
+) -> Page:
+    is_developer = may(visit.session, "developer", run["project"])
+    by_task = way in ("params", "all")
+    shown = {
+        "run": run,
+        "task": task,
+        "way": way,
+        "typed": typed,
+        "errors": errors or {},
+        "may_start": may(visit.session, "operator", run["project"]) if by_task else is_developer,
+        "may_change_spec": is_developer and way != "spec",
+    }
+    document = {"run": run, "way": way, "typed": typed, "errors": errors or {}}
+    return Page("run/again.html", shown, document, status=status if errors else 200)
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}={value}" for name, value in values.items())
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+PAGES = {"/runs/{run_id}/again": {"GET": form, "POST": start}}

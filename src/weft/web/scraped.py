@@ -1,0 +1,166 @@
+"""Scraped values as pages show them: always text, cut where it is long, a link only where it is an address of the web."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+ADDRESS = re.compile(r"https?://[^\s\x00-\x20\x7f\"'<>\\^`{|}]{1,2000}", re.IGNORECASE)
+SHORT = 100
+"""Characters of a value that stand in a table."""
+LONG = 2_000
+"""Characters that it can be folded out to; the page of the item has the rest."""
+ROOM = 24_000
+"""Characters that all values of one page are folded out to."""
+LARGEST_PRETTY = 50_000
+"""Bytes of JSON that are written with a line for each value: deep in an item each line begins with many blanks."""
+AROUND = 40
+"""Characters that stay before the place where two long texts differ."""
+MOST_COLUMNS = 8
+"""Columns of a table whose reader has chosen none."""
+MOST_CHOSEN = 40
+MOST_OFFERED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value in a table."""
+
+    kind: str
+    """text, number, word (true, false or null), nested, or missing."""
+    text: str = ""
+    whole: str = ""
+    """What it folds out to; empty where nothing is folded."""
+    address: str = ""
+    """Where it leads."""
+    is_cut: bool = False
+    """Whether there is more than can be folded out."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How much may still be folded out on a page."""
+
+    left: int = ROOM
+
+    def take(self, text: str) -> str:
+        taken = text[: min(LONG, self.left)]
+        self.left -= len(taken)
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of items, and how often it is filled."""
+
+    name: str
+    fill_rate: float | None
+    """From 0 to 1; None where none of those looked at has it."""
+    types: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field that was otherwise before."""
+
+    field: str
+    kind: str
+    """added, removed or changed."""
+    before: Cell
+    after: Cell
+
+
+_MISSING = object()
+
+
+def cell(value: Any, room: Room) -> Cell:
+    """A value, with what it folds out to where it is long and there is room for it."""
+    kind, text = kind_of(value), text_of(value)
+    address = text if kind == "text" and ADDRESS.fullmatch(text) else ""
+    if len(text) <= SHORT:
+        return Cell(kind, text, address=address)
+    whole = room.take(text)
+    return Cell(kind, text[:SHORT] + "…", whole if len(whole) > SHORT else "", address, len(whole) < len(text))
+
+
+def cells(data: Mapping[str, Any], columns: Iterable[Column], room: Room) -> list[Cell]:
+    return [cell(data[each.name], room) if each.name in data else Cell("missing") for each in columns]
+
+
+def kind_of(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    if value is None or isinstance(value, bool):
+        return "word"
+    return "number" if isinstance(value, int | float) else "nested"
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def pretty(value: Any, most: int) -> tuple[str, bool]:
+    """JSON that is nice to read, at most so many characters, and whether that is not all of it."""
+    written = msgspec.json.encode(value)
+    if len(written) <= LARGEST_PRETTY:
+        written = msgspec.json.format(written, indent=2)
+    text = written.decode()
+    return text[:most], len(text) > most
+
+
+def columns_of(fields: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[Column]:
+    """The columns that were chosen; else the first of those that most items have."""
+    known = {each["name"]: _column(each) for each in fields}
+    if chosen:
+        return [known.get(name) or Column(name, None) for name in chosen[:MOST_CHOSEN]]
+    most = max((each["present"] for each in fields), default=0)
+    usual = [each["name"] for each in fields if each["present"] * 2 >= most]
+    return [known[name] for name in usual[:MOST_COLUMNS]]
+
+
+def offered(fields: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[Column]:
+    """What can be chosen as columns: what was chosen before, and the fields that most items have."""
+    usual = sorted(fields, key=lambda each: -int(each["present"]))[:MOST_OFFERED]
+    names = {each["name"] for each in usual}
+    others = [Column(name, None) for name in chosen[:MOST_CHOSEN] if name not in names]
+    return [*(_column(each) for each in usual), *others]
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], room: Room) -> list[Difference]:
+    """What is otherwise than before, field by field."""
+    found = []
+    for field in dict.fromkeys((*after, *before)):
+        old, new = before.get(field, _MISSING), after.get(field, _MISSING)
+        if old != new or kind_of(old) != kind_of(new):
+            kind = "added" if old is _MISSING else "removed" if new is _MISSING else "changed"
+            found.append(Difference(field, kind, *_opposed(old, new, room)))
+    return found
+
+
+def _opposed(old: Any, new: Any, room: Room) -> tuple[Cell, Cell]:
+    """Two values; of long ones from shortly before the place where they differ."""
+    if old is _MISSING or new is _MISSING:
+        return (
+            Cell("missing") if old is _MISSING else cell(old, room),
+            Cell("missing") if new is _MISSING else cell(new, room),
+        )
+    begin = max(_alike(text_of(old), text_of(new)) - AROUND, 0)
+    if begin < SHORT - AROUND:
+        return cell(old, room), cell(new, room)
+    one, other = (cell("…" + text_of(each)[begin:], room) for each in (old, new))
+    return one, other
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _column(field: Mapping[str, Any]) -> Column:
+    return Column(field["name"], field["fill_rate"], ", ".join(sorted(field["types"])))
