@@ -18,7 +18,22 @@ from weft.app import App
 from weft.web import look
 from weft.web.assets import assets
 from weft.web.frame import around
-from weft.web.pages import administration, find, guest, letters, log, overview, run, run_again, runs, session, shares
+from weft.web.pages import (
+    administration,
+    dataset_settings,
+    datasets,
+    find,
+    guest,
+    items,
+    letters,
+    log,
+    overview,
+    run,
+    run_again,
+    runs,
+    session,
+    shares,
+)
 from weft.web.problems import missing, problem_page
 from weft.web.rendering import Onward, Page, compressed
 from weft.web.screens import LIVE, Screens
@@ -31,7 +46,23 @@ OPEN = frozenset({session.login_page, session.log_in, look.choose, *guest.HANDLE
 PAGES: dict[str, dict[str, Handle]] = {}
 """Every page: what its address shows, and what a form that is sent there does. A page with ``.json`` at its end is the
 same for programs."""
-for _noun in (overview, runs, run, run_again, letters, session, look, find, guest, shares, log, administration):
+for _noun in (
+    overview,
+    runs,
+    run,
+    run_again,
+    letters,
+    session,
+    look,
+    find,
+    guest,
+    shares,
+    log,
+    administration,
+    items,
+    datasets,
+    dataset_settings,
+):
     PAGES |= _noun.PAGES
 FIXED = {path: methods for path, methods in PAGES.items() if "{" not in path}
 PATTERNS = [(compile_path(path)[0], methods) for path, methods in PAGES.items() if "{" in path]
@@ -103,11 +134,12 @@ class Site:
             if path in assets():
                 return _asset(path, accepted)
             shown = await self.page_of(visit, path.removesuffix(JSON))
+            return _response(shown, visit, wants_json=wants_json, accepted=accepted)
         except ClientDisconnect:
             raise
         except Exception as error:
-            shown = await problem_page(error, visit, wants_json=wants_json)
-        return _response(shown, visit, wants_json=wants_json, accepted=accepted)
+            problem = await problem_page(error, visit, wants_json=wants_json)
+        return _response(problem, visit, wants_json=wants_json, accepted=accepted)
 
 
 def is_page(path: str) -> bool:

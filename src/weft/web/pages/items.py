@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
 
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Page
@@ -113,7 +112,7 @@ def _exports(visit: Visit, wanted: Wanted) -> list[tuple[str, str]]:
 
 
 def _api(visit: Visit) -> str:
-    return f"/v1/runs/{quote(visit.path('run_id'), safe='')}"
+    return f"/v1/runs/{visit.path('run_id')}"
 
 
 PAGES = {"/runs/{run_id}/items": {"GET": listing}, "/runs/{run_id}/items/{attempt}/{seq}": {"GET": detail}}
