@@ -96,7 +96,12 @@ async def _destinations(visit: Visit, typed: dict[str, str], errors: dict[str, s
     )
     listed: dict[str, Any] = {"items": [], "next": None} if found is None else found.document
     shown = {"dataset": dataset.document, "page": address(dataset.document), "tab": "destinations"}
-    shown |= {"destinations": listed["items"], "typed": typed, "errors": errors, "formats": [(each, each.upper()) for each in formats()]}
+    shown |= {
+        "destinations": listed["items"],
+        "typed": typed,
+        "errors": errors,
+        "formats": [(each, each.upper()) for each in formats()],
+    }
     shown |= {"said": SAID.get(visit.query.get("said", ""), ""), "is_developer": is_developer}
     shown["may_add"] = may(visit.session, "admin", visit.path("project"))
     return Page("datasets/destinations.html", shown, listed, status=422 if errors else 200)

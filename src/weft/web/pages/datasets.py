@@ -118,9 +118,7 @@ def api(visit: Visit) -> str:
     return f"/v1/datasets/{visit.path('project')}/{visit.path('name')}"
 
 
-async def _things(
-    visit: Visit, wanted: Wanted, runs: list[dict[str, Any]], errors: dict[str, str]
-) -> dict[str, Any]:
+async def _things(visit: Visit, wanted: Wanted, runs: list[dict[str, Any]], errors: dict[str, str]) -> dict[str, Any]:
     query = {**wanted.conditions, "limit": AS_JSON if wanted.view == "json" else IN_TABLE}
     query |= {"after": wanted.after} if wanted.after else {}
     if wanted.only in BY_RUN:
