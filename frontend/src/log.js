@@ -49,7 +49,7 @@ class Viewer {
     });
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.target.closest("input, textarea, select, dialog[open]") || document.querySelector("dialog[open]")) return;
+      if (event.target.closest?.("input, textarea, select") || document.querySelector("dialog[open]")) return;
       if (event.key === "n") this.jump("next");
       else if (event.key === "p") this.jump("previous");
       else if (event.key === "f" && !this.isOver) this.setFollowing(!this.isFollowing);
