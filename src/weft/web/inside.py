@@ -6,6 +6,7 @@ the token that changes need, limits, the audit log.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,8 +81,11 @@ async def _gathered(api: ASGIApp, scope: Scope, content: bytes) -> Answer:
     begun: Message = {}
     data = bytearray()
 
+    waiting = iter([{"type": "http.request", "body": content, "more_body": False}])
+
     async def receive() -> Message:
-        return {"type": "http.request", "body": content, "more_body": False}
+        """The body, once; then nothing: nobody hangs up on an answer that comes in pieces."""
+        return next(waiting, None) or await asyncio.get_running_loop().create_future()
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
