@@ -78,9 +78,7 @@ async def _acts(visit: Visit, verb: str, kept: dict[str, str]) -> dict[str, str]
     return {"said": "repeated", "count": str(count), "left": str(len(done) - count)}
 
 
-async def _listing(
-    visit: Visit, errors: dict[str, str], kept: dict[str, str] | None = None, status: int = 200
-) -> Page:
+async def _listing(visit: Visit, errors: dict[str, str], kept: dict[str, str] | None = None, status: int = 200) -> Page:
     given = visit.query if kept is None else kept
     asked = {name: given.get(name, "").strip() for name in (*FILTERS, "after")}
     query = {name: value for name, value in asked.items() if value}
@@ -172,7 +170,7 @@ def _tabs(kept: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
     """All runs, and those of each state, with the other filters kept."""
     others = {name: value for name, value in kept.items() if name != "state"}
     chosen = kept.get("state", "")
-    tabs: list[dict[str, Any]] = [{"state": "", "page": "/runs?" + urlencode(others), "count": None}]
+    tabs: list[dict[str, Any]] = [{"state": "", "page": "/runs?" + urlencode(others), "count": None, "day": False}]
     for state in STATES:
         page = "/runs?" + urlencode({**others, "state": state})
         tabs.append({"state": state, "page": page, "count": counts.get(state), "day": state in ENDED})
