@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from weft.runs.log_records import LEVELS, LogRecord
 from weft.web import run_course
 from weft.web.inside import Refusal
 from weft.web.look import look_of
@@ -23,13 +22,14 @@ Document = Mapping[str, Any]
 
 EVERY_SECONDS = 2.0
 """How often the page of a run that goes on is made anew."""
-LOOKED_THROUGH = 200
-"""Records at the end of a log among which the last error is looked for."""
-SHOWN_RECORDS = 12
-LONGEST_RECORD, LONGEST_ERROR, LONGEST_VALUE = 400, 8000, 1000
+LOOKED_THROUGH = 100
+"""Lines at the end of a log among which the last error is looked for."""
+SHOWN_LINES = 12
+LONGEST_LINE, LONGEST_ERROR, LONGEST_VALUE = 400, 8000, 1000
 """Characters that are shown."""
 MOST_VALUES = 60
 MOST_ATTEMPTS = 10
+GRAVE = ("ERROR", "CRITICAL")
 ENDED = ("succeeded", "failed", "cancelled")
 HELD = "9999"
 """The year until which a paused run waits."""
@@ -63,7 +63,7 @@ async def act(visit: Visit) -> Page | Onward:
 async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     address = f"/v1{address_of(visit)}"
     parts = ("", "/stats", "/samples", "/comparison")
-    *answers, records = await asyncio.gather(
+    *answers, lines = await asyncio.gather(
         *(visit.ask("GET", address + part) for part in parts), _log_end(visit, address)
     )
     run, stats, curve, comparison = (each.document for each in answers)
@@ -83,7 +83,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
         "fields": run_course.fields_beside(comparison),
         "values": values_of(run),
         "attempts": run["attempts"][-MOST_ATTEMPTS:][::-1],
-        **_log_shown(run, records),
+        **_log_shown(run, lines),
         "calls": same_call(_base(visit), started_as(run)),
         "said": _said(visit, run),
         "refused": "" if refusal is None else refusal.problem.detail,
@@ -156,32 +156,29 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-async def _log_end(visit: Visit, address: str) -> list[LogRecord] | None:
-    """The last records of the log; None where it cannot be read now."""
-    query = {"tail": str(LOOKED_THROUGH), "format": "jsonl"}
+async def _log_end(visit: Visit, address: str) -> list[Document] | None:
+    """The last lines of the log; None where it cannot be read now."""
+    query = {"limit": str(LOOKED_THROUGH), "width": str(LONGEST_ERROR)}
     try:
-        data = (await visit.ask("GET", f"{address}/log", query=query)).data
+        found = (await visit.ask("GET", f"{address}/log/lines", query=query)).document
     except Refusal as refusal:
         if refusal.problem.status < 500:
             raise
         return None
-    return [msgspec.json.decode(line, type=LogRecord) for line in data.splitlines() if line.startswith(b"{")]
+    return list(found["items"])
 
 
-def _log_shown(run: Document, records: list[LogRecord] | None) -> dict[str, Any]:
-    found = records or []
-    grave = [each for each in found if each.weight >= LEVELS["ERROR"]]
-    last = grave[-1] if grave and run["state"] != "succeeded" else None
-    lines = [{"level": each.level, "text": cut(each.text, LONGEST_RECORD)} for each in found[-SHOWN_RECORDS:]]
-    return {"log": lines, "log_is_away": records is None, "error": None if last is None else _error(last)}
+def _log_shown(run: Document, lines: list[Document] | None) -> dict[str, Any]:
+    found = lines or []
+    grave = [each for each in found if each["level"] in GRAVE and run["state"] != "succeeded"]
+    end = [{**each, "message": cut(each["message"], LONGEST_LINE)} for each in found[-SHOWN_LINES:]]
+    return {"log": end, "log_is_away": lines is None, "error": _error(grave[-1]) if grave else None}
 
 
-def _error(record: LogRecord) -> dict[str, str]:
-    first, _, rest = record.text.partition("\n")
-    return {
-        "first": cut(record.message.partition("\n")[0], LONGEST_RECORD),
-        "rest": cut(f"{first}\n{rest}", LONGEST_ERROR),
-    }
+def _error(line: Document) -> dict[str, Any]:
+    first, _, rest = line["message"].partition("\n")
+    more = "\n".join(part for part in (rest, line["exception"] or "") if part)
+    return {"line": line["line"], "first": cut(first, LONGEST_LINE), "rest": cut(more, LONGEST_ERROR)}
 
 
 def _base(visit: Visit) -> str:

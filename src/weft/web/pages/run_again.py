@@ -22,7 +22,7 @@ Document = Mapping[str, Any]
 
 MOST_PARAMETERS = 40
 """Of a task with more, all are edited together."""
-PARAMETER = re.compile(r"parameter (\w+) of ")
+PARAMETER = re.compile(r"parameter (\w+)(?: of |$)")
 NO_OBJECT = "it must be a JSON object, such as {}"
 NO_PAIR = "each line must be NAME=VALUE"
 REFUSALS = (400, 403, 404, 409, 413, 422, 429)
@@ -163,9 +163,10 @@ def _errors(refusal: Refusal, way: str) -> dict[str, str]:
     field = refusal.problem.field or ""
     if found := PARAMETER.match(field):
         return {f"param-{found[1]}" if way == "params" else "params": refusal.problem.detail}
-    first = field.partition(".")[0]
-    places = {"args": ("args", "settings", "version"), "spec": ("spec",), "all": ("params",)}.get(way, ())
-    return {first if first in (*places, "priority") else "": refusal.problem.detail}
+    places = {"args": ("args", "settings", "version"), "spec": (field,), "all": ("params",)}.get(way, ())
+    if field == "priority":
+        return {field: refusal.problem.detail}
+    return {("spec" if way == "spec" else field) if field in places else "": refusal.problem.detail}
 
 
 def _page(
