@@ -20,7 +20,7 @@ WRONG = [
     (
         ["fly"],
         "a command of weft is 'fly'; it must be up, serve, worker, run, deploy, versions, spiders, tasks, runs, items, "
-        "datasets, destinations, submit, letters, workers, users, keys, top, login, "
+        "datasets, destinations, submit, letters, workers, users, keys, webhooks, shares, top, login, "
         "context, secrets, audit, import, config or doctor",
     ),
     (

@@ -47,6 +47,7 @@ COMMANDS = {
     "workers": Entry("weft.cli.workers:app", "Who does it."),
     "users": Entry("weft.cli.users:app", "Who may log in."),
     "keys": Entry("weft.cli.keys:app", "How programs say who they are."),
+    "webhooks": Entry("weft.cli.webhooks:app", "Addresses that are told what happens."),
     "shares": Entry("weft.cli.shares:app", "Links by which guests see a project."),
     "top": Entry("weft.cli.top:top", "Watch the queue, the runs and the workers."),
     "login": Entry("weft.cli.login:login", "Speak to a weft elsewhere from now on."),

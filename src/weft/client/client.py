@@ -15,6 +15,7 @@ from weft.client.runs import RemotePauses, RemoteRuns
 from weft.client.schedules import RemoteSchedules
 from weft.client.shares import RemoteShares
 from weft.client.tasks import RemoteTasks
+from weft.client.webhooks import RemoteWebhooks
 from weft.client.workers import RemoteWorkers
 
 
@@ -38,6 +39,7 @@ class Client:
         self.secrets = RemoteSecrets(connection)
         self.audit = RemoteAudit(connection)
         self.letters = RemoteLetters(connection)
+        self.webhooks = RemoteWebhooks(connection)
         self.bell = Silent()
 
     async def ping(self) -> None:
