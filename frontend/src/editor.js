@@ -3,25 +3,47 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { json } from "@codemirror/lang-json";
 import { python } from "@codemirror/lang-python";
 import { yaml } from "@codemirror/lang-yaml";
-import { bracketMatching, defaultHighlightStyle, syntaxHighlighting } from "@codemirror/language";
+import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { EditorState } from "@codemirror/state";
 import { EditorView, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
 
 const LANGUAGES = { json, yaml, python };
+// Colours are variables of the page, so that light and dark are one.
+const LOOK = EditorView.theme({
+  ".cm-gutters": { backgroundColor: "transparent", color: "var(--tblr-secondary)", border: "0" },
+  ".cm-content": { caretColor: "var(--tblr-body-color)" },
+  ".cm-cursor": { borderLeftColor: "var(--tblr-body-color)" },
+  "&.cm-focused": { outline: "2px solid var(--tblr-primary)", outlineOffset: "-2px" },
+});
+const COLOURS = HighlightStyle.define([
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--code-text)" },
+  { tag: [tags.number, tags.bool, tags.null, tags.atom], color: "var(--code-number)" },
+  { tag: [tags.keyword, tags.propertyName, tags.definition(tags.propertyName)], color: "var(--code-name)" },
+  { tag: tags.comment, color: "var(--tblr-secondary)", fontStyle: "italic" },
+]);
 
 export function open(fields) {
   for (const field of fields) {
     if (field.dataset.editor === "" || field.dataset.opened !== undefined) continue;
     field.dataset.opened = "";
     const language = LANGUAGES[field.dataset.editor]?.();
-    const view = new EditorView({
+    const place = document.createElement("div");
+    place.className = "editor";
+    place.dataset.keep = "";
+    // Its styles are made by script: in a shadow they need no style element, which the page may not have.
+    const root = place.attachShadow({ mode: "open" });
+    new EditorView({
+      parent: root,
+      root,
       state: EditorState.create({
         doc: field.value,
         extensions: [
           lineNumbers(),
           history(),
           bracketMatching(),
-          syntaxHighlighting(defaultHighlightStyle),
+          syntaxHighlighting(COLOURS),
+          LOOK,
           keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": field.labels?.[0]?.textContent ?? field.name }),
@@ -31,8 +53,7 @@ export function open(fields) {
         ],
       }),
     });
-    view.dom.dataset.keep = "";
-    field.after(view.dom);
+    field.after(place);
     field.hidden = true;
   }
 }

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 ADDRESS = re.compile(r"https?://[^\s\x00-\x20\x7f\"'<>\\^`{|}]{1,2000}", re.IGNORECASE)
+NARROW = 30
 SHORT = 100
 """Characters of a value that stand in a table."""
 LONG = 2_000
@@ -31,7 +32,7 @@ class Cell:
     """A value in a table."""
 
     kind: str
-    """text, number, word (true, false or null), nested, or missing."""
+    """text, empty, number, word (true, false or null), nested, or missing."""
     text: str = ""
     whole: str = ""
     """What it folds out to; empty where nothing is folded."""
@@ -39,6 +40,11 @@ class Cell:
     """Where it leads."""
     is_cut: bool = False
     """Whether there is more than can be folded out."""
+
+    @property
+    def room(self) -> str:
+        """How much of a table it takes."""
+        return "num" if self.kind == "number" else "wide" if len(self.text) > NARROW else ""
 
 
 @dataclass(slots=True)
@@ -61,6 +67,11 @@ class Column:
     fill_rate: float | None
     """From 0 to 1; None where none of those looked at has it."""
     types: str = ""
+
+    @property
+    def percent(self) -> str:
+        """Never more than it is: what is filled but for one thing is not called filled."""
+        return "" if self.fill_rate is None else f"{int(self.fill_rate * 1000) / 10:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ def cells(data: Mapping[str, Any], columns: Iterable[Column], room: Room) -> lis
 
 def kind_of(value: Any) -> str:
     if isinstance(value, str):
-        return "text"
+        return "text" if value else "empty"
     if value is None or isinstance(value, bool):
         return "word"
     return "number" if isinstance(value, int | float) else "nested"

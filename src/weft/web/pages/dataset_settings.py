@@ -50,7 +50,7 @@ async def save(visit: Visit) -> Page | Onward:
 
 async def destinations(visit: Visit) -> Page:
     """Where its items go, and how that goes."""
-    return await _destinations(visit, {}, {})
+    return await _destinations(visit, {"url": "", "format": "jsonl", "fields": ""}, {})
 
 
 async def deliver(visit: Visit) -> Page | Onward:
