@@ -21,7 +21,9 @@ SHORT = 1_000
 WARM_UP, BESIDE_TIMES = 3, 5
 LEFT_OUT = ("/login", "/logout", "/look", "/guest/")
 """Pages that nobody sees who is logged in, and one whose address is a secret of its own."""
-GIVEN = {"project": PROJECT, "spider": SPIDER, "task": TASK, "run_id": "7", "version": "1", "dataset": DATASET}
+GIVEN = {"project": PROJECT, "spider": SPIDER, "task": TASK, "version": "1", "dataset": DATASET}
+ENDED, YIELDED = "20", "1"
+"""A run that has ended, and the one whose items fill the history."""
 NAMES = {"/tasks/": TASK, "/datasets/": DATASET}
 """What ``{name}`` stands for, by how the address begins."""
 ASSET = re.compile(rb'(?:href|src)="(/static/[^"#]+)')
@@ -99,7 +101,8 @@ def addresses() -> list[str]:
 
 def made_of(path: str) -> str:
     name = next((given for start, given in NAMES.items() if path.startswith(start)), "{name}")
-    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: {**GIVEN, "name": name}.get(found[1], found[0]), path)
+    given = {**GIVEN, "name": name, "run_id": YIELDED if "/items" in path else ENDED}
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: given.get(found[1], found[0]), path)
 
 
 def p95(fetched: Sequence[Fetched]) -> float:
