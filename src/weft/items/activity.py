@@ -1,8 +1,8 @@
 """What has happened lately: how many runs ended and how many items came, minute by minute, and what is worth a look.
 
 It is counted from the events, by this process, once somebody asks. What came since the last time is added; what was
-before is read backwards, a piece each time, until a day or ``MOST_READ`` is known. So no question costs more than a
-moment, however much there is.
+before is read backwards, a piece each time, until a day or ``MOST_READ`` is known, and there items count when their
+run ended. So no question costs more than a moment, however much there is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from weft.position import WINDOW, Position
 
 NOTABLE = ("run_drifted", "ticks_missed", "worker_lost", "breaker_opened", "letter_kept")
 """Kinds of events that somebody should look at."""
-COUNTED = ("run_started", "run_finished", "items_collected", *NOTABLE)
 MOST_NOTABLE = 100
 PIECE = 10_000
 """How many events one look backwards reads."""
@@ -67,9 +66,7 @@ class Activity:
         self._cells: dict[int, Cells] = {step: {} for step in SPANS}
         self._notable: deque[Event] = deque(maxlen=MOST_NOTABLE)
         self._so_far: dict[int, int] = {}
-        """Items of runs that have not ended, at the last event that told of them."""
-        self._later: dict[int, tuple[int, Moment]] = {}
-        """Items at the earliest event of a run that was read backwards, and when that was."""
+        """Items of runs that have not ended, as far as they are counted."""
         self._low = self._read = 0
         self.known_since: Moment = self._clock()
 
@@ -79,7 +76,7 @@ class Activity:
             if self._position is not None and not await self._db.read(self._forwards):
                 self._begin()
             if self._position is None:
-                self._position = await self._db.read(self._end)
+                self._position, self._so_far = await self._db.read(self._end)
                 self._low = self._position.high + 1
             if self._low > 1 and self._read < MOST_READ and self.known_since > self._clock() - DAY:
                 await self._db.read(self._backwards)
@@ -105,8 +102,8 @@ class Activity:
         seen = (each for each in reversed(self._notable) if each.at >= since)
         return [each for each in seen if projects is None or each.project in projects]
 
-    def _end(self, tx: Transaction) -> Position:
-        return Position.at_end(events.newest_ids(tx, WINDOW), self._clock())
+    def _end(self, tx: Transaction) -> tuple[Position, dict[int, int]]:
+        return Position.at_end(events.newest_ids(tx, WINDOW), self._clock()), activity_store.running(tx)
 
     def _forwards(self, tx: Transaction) -> bool:
         """Count what is new; False where that is too much."""
@@ -138,34 +135,18 @@ class Activity:
                 self._notable.append(event)
 
     def _backwards(self, tx: Transaction) -> None:
-        """Count a piece of what was before. Items are counted between two events that tell of the same run."""
+        """Count a piece of what was before."""
         below, self._low = self._low, max(1, self._low - PIECE)
-        told = [_event(row) for row in activity_store.told(tx, COUNTED, self._low, below)]
-        items = activity_store.items(tx, _ended(told))
         self._read += below - self._low
-        for event in told:
-            self.known_since = min(self.known_since, event.at)
-            run_id = event.run_id or 0
-            if event.kind == "run_finished":
-                self._add(event.at, event.project, str(event.data.get("state")), 1)
-                self._later[run_id] = (items.get(run_id, 0), event.at)
-            elif event.kind in ("items_collected", "run_started"):
-                count = int(event.data["items"]) if event.kind == "items_collected" else 0
-                self._count_back(event, run_id, count)
-            elif event.kind in NOTABLE and len(self._notable) < MOST_NOTABLE:
-                self._notable.appendleft(event)
-        if self._low == 1:
-            self._later.clear()
-            self.known_since = min(self.known_since, self._clock() - DAY)
-
-    def _count_back(self, event: Event, run_id: int, count: int) -> None:
-        if run_id in self._later:
-            later, at = self._later.pop(run_id)
-            self._add(at, event.project, "items", later - count)
-        else:
-            self._so_far.setdefault(run_id, count)
-        if event.kind == "items_collected":
-            self._later[run_id] = (count, event.at)
+        step = seconds(HOUR_STEP)
+        for project, place, state, count, items in activity_store.ended(tx, step, self._low, below):
+            self._add(int(place) * step, project, state, int(count))
+            self._add(int(place) * step, project, "items", int(items or 0))
+        for row in activity_store.told(tx, NOTABLE, self._low, below):
+            if len(self._notable) < MOST_NOTABLE:
+                self._notable.appendleft(_event(row))
+        first = activity_store.first_at(tx, self._low) or self.known_since
+        self.known_since = min(self.known_since, first if self._low > 1 else self._clock() - DAY)
 
     def _add(self, at: Moment, project: str, name: str, count: int) -> None:
         for step, cells in self._cells.items():

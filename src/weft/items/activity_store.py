@@ -6,14 +6,16 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import ColumnElement, Select, bindparam, case, func, select, text
 
+from weft.clock import Moment
 from weft.db import schema
 from weft.db.database import Transaction
 
 events, run_stats, runs = schema.events, schema.run_stats, schema.runs
 
 AT_ONCE = 500
+MOST_RUNNING = 5_000
 
 
 def told(tx: Transaction, kinds: Collection[str], low: int, below: int) -> Sequence[Any]:
@@ -23,10 +25,44 @@ def told(tx: Transaction, kinds: Collection[str], low: int, below: int) -> Seque
 
 @cache
 def _told() -> Select[Any]:
-    there = (events.c.id >= bindparam("low"), events.c.id < bindparam("below"))
-    return (
-        select(events).where(*there, events.c.kind.in_(bindparam("kinds", expanding=True))).order_by(events.c.id.desc())
-    )
+    there = (_between(), events.c.kind.in_(bindparam("kinds", expanding=True)))
+    return select(events).where(*there).order_by(events.c.id.desc())
+
+
+def ended(tx: Transaction, step: Moment, low: int, below: int) -> Sequence[Any]:
+    """How many runs those events tell to have ended, and how many items these have yielded: by project, by step of
+    time, and by whether they succeeded or were cancelled."""
+    return tx.rows(_ended(), {"step": step, "low": low, "below": below})
+
+
+@cache
+def _ended() -> Select[Any]:
+    place = events.c.at // bindparam("step")
+    good, cancelled = (events.c.data.contains(f'"state":"{state}"') for state in ("succeeded", "cancelled"))
+    state = case((good, "succeeded"), (cancelled, "cancelled"), else_="failed")
+    counts = (func.count(), func.sum(run_stats.c["items"]))
+    named = (place.label("place"), state.label("stood"))
+    query = select(events.c.project, *named, *counts).join_from(events, runs, runs.c.id == events.c.run_id)
+    last = (run_stats.c.run_id == runs.c.id) & (run_stats.c.attempt == runs.c.attempt)
+    found = query.outerjoin(run_stats, last).where(_between(), events.c.kind == "run_finished")
+    return found.group_by(events.c.project, *(text(each.name) for each in named))
+
+
+def _between() -> ColumnElement[bool]:
+    return (events.c.id >= bindparam("low")) & (events.c.id < bindparam("below"))
+
+
+def first_at(tx: Transaction, low: int) -> Moment | None:
+    """When the first event from an id on was."""
+    found: Moment | None = tx.value(select(events.c.at).where(events.c.id >= low).order_by(events.c.id).limit(1))
+    return found
+
+
+def running(tx: Transaction) -> dict[int, int]:
+    """How many items each run that runs has yielded so far."""
+    last = (run_stats.c.run_id == runs.c.id) & (run_stats.c.attempt == runs.c.attempt)
+    query = select(runs.c.id, func.coalesce(run_stats.c["items"], 0)).select_from(runs).outerjoin(run_stats, last)
+    return dict(tx.rows(query.where(runs.c.lease_worker.is_not(None)).limit(MOST_RUNNING)))
 
 
 def items(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:

@@ -115,7 +115,8 @@ def count_live(tx: Transaction, projects: Collection[str] | None = None) -> dict
         "waiting": runs.c.not_before,
         "running": runs.c.lease_worker,
     }
-    within = [] if projects is None else [runs.c.project.in_(projects)]
+    # As a value: else a database may rather look at every run of the projects.
+    within = [] if projects is None else [runs.c.project.concat("").in_(projects)]
     return {
         name: int(tx.value(select(func.count()).where(column.is_not(None), *within))) for name, column in counts.items()
     }
