@@ -1,10 +1,11 @@
-"""A person with a real browser: logs in, sees a letter, edits it, sends it in again."""
+"""A person with a real browser: edits a letter and sends it in again, makes a key, drains a worker."""
 
 from __future__ import annotations
 
 from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
 from tests.intake.letter_making import deployed, kept, written
+from tests.runs.acting import Hand
 from tests.web.browser import browsing
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
@@ -22,7 +23,7 @@ async def test_a_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, su
     letter = await kept(app)
     hostile = await kept(app, HOSTILE.encode(), message_id=HOSTILE, reason=HOSTILE + "long" * 100)
     async with browsing() as browser:
-        await browser.open(surfer.address + "/")
+        await browser.open(surfer.address + "/letters")
         await browser.type("#name", "ada")
         await browser.type("#password", PASSWORD)
         await browser.press("main button")
@@ -31,7 +32,7 @@ async def test_a_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, su
         assert await browser.run("document.querySelector('#body').value") == written(priority=-5000).decode()
         await browser.type("#body", written(priority=5).decode())
         await browser.press("[value=resubmit]")
-        assert "It became run 1." in await browser.text()
+        assert "It became a run: run 1" in await browser.text()
         for dark, width in ((False, 1280), (False, 1030), (False, 900), (False, 780), (True, 390)):
             await browser.size(width, dark=dark)
             for path in ("/letters?state=all", f"/letters/{hostile}"):
@@ -41,3 +42,36 @@ async def test_a_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, su
                 assert "owned" not in await browser.run("document.title")
         assert browser.complaints == []
     assert (await app.runs.get(1)).priority == 5
+
+
+async def test_an_admin_makes_a_key_and_drains_a_worker_in_a_browser(app: App, surfer: Surfer) -> None:
+    await app.users.create("ada", PASSWORD, {EVERYWHERE: Role.ADMIN})
+    await Hand.join(app, "crawler-with-a-name-that-is-long-enough-to-be-a-host.example.com", ["eu", "x" * 60])
+    webhook, _ = await app.webhooks.create(f"https://hooks.example/{'long' * 60}", by="ada", kinds=["run_finished"])
+    async with browsing() as browser:
+        await browser.open(surfer.address + "/settings/keys/new")
+        await browser.type("#name", "ada")
+        await browser.type("#password", PASSWORD)
+        await browser.press("main button")
+        await browser.type("#name", "ci")
+        await browser.press("main form button.btn-primary")
+        token = await browser.text("#token")
+        assert (await app.keys.caller(token, "")).name == "ci"
+        assert token not in await browser.run("location.href")
+        await browser.open(surfer.address + "/workers")
+        await browser.press("main th a")
+        await browser.run("document.querySelector('main summary').click()")
+        await browser.press("main .sure button")
+        assert "draining" in await browser.text()
+        worker = (await app.workers.all())[0]
+        settings = [
+            f"/settings{each}" for each in ("", "/keys", "/users/new", "/users/ada", "/secrets", "/audit", "/about")
+        ]
+        paths = ["/workers", f"/workers/{worker.id}", "/workers/enrol", "/webhooks", f"/webhooks/{webhook.id}"]
+        for dark, width in ((False, 1280), (True, 390)):
+            await browser.size(width, dark=dark)
+            for path in (*paths, f"/webhooks/{webhook.id}/edit", *settings, "/account"):
+                await browser.open(surfer.address + path)
+                assert await browser.run(NARROWER), f"{path} is wider than {width}"
+        assert browser.complaints == []
+    assert worker.state == "draining"

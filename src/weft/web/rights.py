@@ -21,7 +21,9 @@ def may_somewhere(session: Mapping[str, Any], role: str) -> bool:
 
 def projects_of(session: Mapping[str, Any], role: str) -> list[str]:
     """The projects that are named in somebody's roles and where they have at least this one."""
-    return sorted(place for place, held in session.get("grants", {}).items() if place != EVERYWHERE and _reaches(held, role))
+    return sorted(
+        place for place, held in session.get("grants", {}).items() if place != EVERYWHERE and _reaches(held, role)
+    )
 
 
 def _reaches(held: str | None, role: str) -> bool:

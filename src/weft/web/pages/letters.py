@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from weft.web.inside import Refusal
-from weft.web.rights import may_somewhere
 from weft.web.rendering import Live, Onward, Page
+from weft.web.rights import may_somewhere
 from weft.web.visit import Visit
 from weft.web.words import N_
 

@@ -63,7 +63,7 @@ async def create(visit: Visit) -> Page:
 def _beside(visit: Visit, refusal: Refusal, grants: dict[str, str]) -> dict[str, str]:
     """What is wrong with a new key, such as roles that its maker has not."""
     too_much = [place for place, role in grants.items() if role in ROLES and not may(visit.session, role, place)]
-    if refusal.problem.status == 403 and too_much or "project" in (refusal.problem.field or ""):
+    if (refusal.problem.status == 403 and too_much) or "project" in (refusal.problem.field or ""):
         return {"grants": refusal.problem.detail}
     return faults(refusal, "grants", "role", "public_key", "expires_at", "name")
 

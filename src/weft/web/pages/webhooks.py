@@ -89,7 +89,12 @@ async def detail(visit: Visit) -> Page:
     older = "" if deliveries["next"] is None else f"{address}?" + urlencode({**query, "after": deliveries["next"]})
     newest = f"{address}?" + urlencode({"state": asked["state"]}) if asked["after"] else ""
     shown = {"webhook": webhook.document, "deliveries": deliveries["items"], "asked": asked, "states": STATES}
-    shown |= {"older": older, "newest": newest, "said": _said(visit), "may_change": _may_change(visit, webhook.document)}
+    shown |= {
+        "older": older,
+        "newest": newest,
+        "said": _said(visit),
+        "may_change": _may_change(visit, webhook.document),
+    }
     document = webhook.document | {"deliveries": deliveries}
     live = None if asked["after"] else Live(kinds=("breaker_",), every_seconds=5.0)
     return Page("webhooks/detail.html", shown, document, live=live)

@@ -48,7 +48,7 @@ def _counted(workers: list[dict[str, Any]]) -> dict[str, Any]:
     here = [each for each in workers if each["state"] != "offline"]
     left = [each for each in workers if each["state"] == "offline"]
     return {
-        "here": here,
+        "present": here,
         "left": left,
         "running": sum(each["running"] for each in here),
         "capacity": sum(each["capacity"] for each in here),
