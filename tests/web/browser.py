@@ -71,8 +71,9 @@ class Browser:
         await self.say(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.say("Emulation.setEmulatedMedia", features=[scheme])
+        wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        await self.say("Emulation.setEmulatedMedia", features=features)
 
     async def photograph(self, file: Path) -> None:
         picture = await self.say("Page.captureScreenshot", format="png", captureBeyondViewport=True)
@@ -105,6 +106,8 @@ class Browser:
                 self._loads += 1
             elif told["method"] == "Log.entryAdded":
                 self.complaints.append(told["params"]["entry"]["text"])
+            elif told["method"] == "Runtime.consoleAPICalled" and told["params"]["type"] in ("error", "warning"):
+                self.complaints.append(str([each.get("value", each) for each in told["params"]["args"]]))
             elif told["method"] == "Runtime.exceptionThrown":
                 self.complaints.append(str(told["params"]["exceptionDetails"]))
 

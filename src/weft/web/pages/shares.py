@@ -67,7 +67,7 @@ async def _listing(
 def _state(share: Mapping[str, Any], now: str) -> str:
     if share["revoked_at"] is not None:
         return "revoked"
-    return "expired" if share["expires_at"] is not None and share["expires_at"] <= now else "open"
+    return "expired" if share["expires_at"] is not None and share["expires_at"] <= now else "valid"
 
 
 def _origin(visit: Visit) -> str:
