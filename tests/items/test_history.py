@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.conftest import SetClock
-from tests.items.scene import Spider, lines
+from tests.items.pasts import crawled
 from tests.projects.making import a_version
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep
@@ -15,24 +13,6 @@ from weft.app import App
 from weft.items.drift import Profile
 from weft.items.usual import Band, Fill, fills, is_flaky, items_band, seconds_band
 from weft.tasks.model import Task
-
-
-async def crawled(
-    app: App, clock: SetClock, count: int, *, spider: str = "prices", outcome: str = "succeeded", **fields: Any
-) -> int:
-    """A run of a spider that has yielded so many items, in as many seconds."""
-    spec = {"spider": spider, "args": fields.pop("args", {})}
-    run_id = await submit(app, **{"task": spider, "kind": "spider", "spec": spec} | fields)
-    hand = await Hand.join(app)
-    lease = await hand.lease_one()
-    if count:
-        await Spider(hand, lease).send(lines([{"number": each, "name": "x" if each else ""} for each in range(count)]))
-    clock.forward(count)
-    result = {"pages": 2 * count, "errors": 1} if outcome == "succeeded" else None
-    await hand.end(lease, outcome, result=result)
-    while await app.comparer.tick():
-        pass
-    return run_id
 
 
 async def test_runs_of_a_spider_are_found_whatever_they_are_called(app: App, clock: SetClock) -> None:

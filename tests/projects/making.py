@@ -77,7 +77,18 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-async def a_version(app: App, project: str, version: str = "1.0", *, at: int = 1, digest: str = "ab" * 32) -> Version:
+PRICES = Spider("prices", "Prices.", (Argument("country", "'de'", "str", "Two letters."),), True)
+
+
+async def a_version(
+    app: App,
+    project: str,
+    version: str = "1.0",
+    *,
+    at: int = 1,
+    digest: str = "ab" * 32,
+    spiders: tuple[Spider, ...] = (PRICES,),
+) -> Version:
     """A version as if it had been deployed, without the time that the check of one takes."""
     made = Version(
         project=project,
@@ -86,7 +97,7 @@ async def a_version(app: App, project: str, version: str = "1.0", *, at: int = 1
         size=1,
         format="zip",
         code=Code(version, digest, "shop.settings"),
-        spiders=(Spider("prices", "Prices.", (Argument("country", "'de'", "str", "Two letters."),), True),),
+        spiders=spiders,
         is_current=True,
         deployed_at=at,
         deployed_by="test",

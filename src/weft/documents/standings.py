@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from weft.clock import iso
-from weft.documents.copying import Time, copied
+from weft.documents.copying import Time
 from weft.items.history import History, Past, ProjectStanding, Standing
 from weft.items.usual import BADLY, MOST_LOOKED_AT, WELL, Band, fills, is_flaky, items_band, seconds_band
 
@@ -177,7 +177,7 @@ def _good(runs: Sequence[Past], figure: str) -> list[float]:
 
 
 def _band(band: Band | None) -> BandDocument | None:
-    return None if band is None else copied(BandDocument, band)
+    return None if band is None else BandDocument(**{name: round(value, 3) for name, value in band._asdict().items()})
 
 
 def _earlier(runs: Sequence[Past]) -> list[EarlierDocument]:

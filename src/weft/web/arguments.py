@@ -14,7 +14,14 @@ from weft.web.words import N_
 
 PREFIX = "arg."
 """What begins the names of fields that are arguments."""
-TYPES = {"int": "number", "float": "number", "date": "date", "datetime": "datetime-local", "url": "url", "email": "email"}
+TYPES = {
+    "int": "number",
+    "float": "number",
+    "date": "date",
+    "datetime": "datetime-local",
+    "url": "url",
+    "email": "email",
+}
 OPTIONAL = re.compile(r"^Optional\[(.*)\]$|^(.*?)\s*\|\s*None$|^None\s*\|\s*(.*)$", re.DOTALL)
 LITERAL = re.compile(r"^(?:typing\.)?Literal\[(.*)\]$", re.DOTALL)
 LONGEST_DEFAULT = 200
@@ -79,7 +86,11 @@ def body_of(
     """The run that a form asks for, as the API takes it; and what is wrong, by field."""
     errors: dict[str, str] = {}
     args = {field.name: form[field.id] for field in fields if form.get(field.id, "").strip()}
-    errors |= {field.id: N_("The spider cannot do without this.") for field in fields if field.required and field.name not in args}
+    errors |= {
+        field.id: N_("The spider cannot do without this.")
+        for field in fields
+        if field.required and field.name not in args
+    }
     errors |= {field.id: wrong for field in fields if (wrong := _wrong(field, args.get(field.name)))}
     spec: dict[str, Any] = {"spider": spider}
     args |= _pairs(form, "more", errors)

@@ -1,4 +1,4 @@
-"""The dot graph of a project: a dot for each spider, pages to the right, items upwards. Broken ones lie at the bottom."""
+"""The dot graph of a project: a dot for each spider, pages to the right, items upwards. Broken ones lie at its foot."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from weft.api.problems import Refused
+from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.pages.projects import address
 from weft.web.rendering import Live, Onward, Page
@@ -181,7 +182,7 @@ async def _form(visit: Visit, errors: Mapping[str, str], *, traceback: str = "",
     project = visit.path("project")
     shown = {
         "project": project,
-        "errors": errors,
+        "errors": {name: say(visit, text) for name, text in errors.items()},
         "traceback": traceback,
         "typed": visit.form.get("version", ""),
         "may_deploy": may(visit.session, "developer", project),

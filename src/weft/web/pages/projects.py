@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from weft.access.model import NAME
 from weft.web import dots
+from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Onward, Page
 from weft.web.rights import may, may_somewhere
@@ -22,7 +23,7 @@ SAID = {
     "paused": N_("The tasks of this project are paused: nothing of them starts by itself."),
     "resumed": N_("The tasks of this project go on from now."),
 }
-ISOLATIONS = ("", "L0", "L1", "L2")
+NAMED = N_("A name has letters, digits, '.', '_' or '-', at most 100, and begins with a letter or digit.")
 NUMBERS: Mapping[str, type] = {"weight": float, "max_running": int, "max_queued": int, "keep_days": float}
 NEWS = Live(kinds=("version_",), every_seconds=5.0)
 """Runs end all the time; what is summed up of them may be some seconds old."""
@@ -34,7 +35,7 @@ async def listing(visit: Visit) -> Page | Onward:
     if (wanted := visit.query.get("deploy", "").strip()) and NAME.fullmatch(wanted):
         return Onward(f"{address(wanted)}/deploy")
     if "deploy" in visit.query:
-        errors["deploy"] = N_("A name has letters, digits, '.', '_' or '-', at most 100, and begins with one of the first two.")
+        errors["deploy"] = say(visit, NAMED)
     after = visit.query.get("after", "")
     found = (await visit.ask("GET", "/v1/standings", query={"after": after} if after else {})).document
     shown = {
@@ -67,14 +68,14 @@ async def detail(visit: Visit) -> Page:
     rows = _rows(spiders, document["standing"]["by_spider"])
     after = visit.query.get("after", "")
     left = [each for each in rows if each["name"] > after]
-    older = f"{address(project)}?" + urlencode({"after": left[SHOWN_SPIDERS - 1]["name"]})
+    last = left[SHOWN_SPIDERS - 1]["name"] if len(left) > SHOWN_SPIDERS else ""
     shown = document | {
         "project": project,
         "rows": left[:SHOWN_SPIDERS],
         "graph": dots.graph_of(document["standing"]["by_spider"]),
         "size": dots,
         "newest": address(project) if after else "",
-        "older": older if len(left) > SHOWN_SPIDERS else "",
+        "older": f"{address(project)}?" + urlencode({"after": last}) if last else "",
         "has_tasks": bool(tasks.document["items"]),
         "said": SAID.get(visit.query.get("said", ""), ""),
         "may": {role: may(visit.session, role, project) for role in ("operator", "developer", "admin")},
@@ -141,19 +142,22 @@ def _rows(spiders: Sequence[Mapping[str, Any]], standings: Sequence[Mapping[str,
     ]
 
 
-def _settings(
-    visit: Visit, document: Any, typed: Mapping[str, str], errors: Mapping[str, str], *, etag: str
-) -> Page:
+def _settings(visit: Visit, document: Any, typed: Mapping[str, str], errors: Mapping[str, str], *, etag: str) -> Page:
     project = visit.path("project")
-    shown = {"project": project, "typed": typed, "errors": errors, "isolations": ISOLATIONS, "etag": etag}
-    shown["may_save"] = may(visit.session, "admin", project)
+    told = {name: say(visit, text) for name, text in errors.items()}
+    may_save = may(visit.session, "admin", project)
+    typed = {name: typed.get(name, "") for name in (*NUMBERS, "min_isolation", "tags")}
+    shown = {"project": project, "typed": typed, "errors": told, "etag": etag, "may_save": may_save}
     return Page("projects/settings.html", shown, document, status=422 if errors else 200)
 
 
 def _typed(settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings as they stand in the fields of the form."""
     values = {name: settings[name] for name in (*NUMBERS, "min_isolation")}
-    typed = {name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for name, value in values.items()}
+    typed = {
+        name: "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        for name, value in values.items()
+    }
     return typed | {"tags": "\n".join(f"{tag}={most}" for tag, most in sorted(settings["tags"].items()))}
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from weft.api.problems import Refused
 from weft.web.arguments import PREFIX, Field, body_of, fields_of, typed_of
+from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.look import look_of
 from weft.web.pages.projects import address
@@ -38,7 +39,7 @@ async def detail(visit: Visit) -> Page | Onward:
     if spider is None and not history["runs"] and not history["tasks"]:
         raise _missing(project, name)
     good = next((each for each in history["runs"] if each["run_id"] == history["last_good_run_id"]), None)
-    say = speaker(look_of(visit.request).language)
+    speak = speaker(look_of(visit.request).language)
     shown = {
         "project": project,
         "name": name,
@@ -47,7 +48,7 @@ async def detail(visit: Visit) -> Page | Onward:
         "fields": [] if spider is None else fields_of(spider),
         "history": history,
         "good": good,
-        "charts": _charts(history["runs"], say),
+        "charts": _charts(history["runs"], speak),
         "shown_runs": SHOWN_RUNS,
         "may_run": may(visit.session, "developer", project),
     }
@@ -144,8 +145,8 @@ def _form(
         "name": spider["name"],
         "spider": spider,
         "fields": fields,
-        "typed": typed,
-        "errors": errors,
+        "typed": {name: typed.get(name, "") for name in (*OTHERS, "resumable", *(field.id for field in fields))},
+        "errors": {name: say(visit, text) for name, text in errors.items()},
         "versions": versions,
         "earlier": history["earlier"],
         "key": secrets.token_hex(8),

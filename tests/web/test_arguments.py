@@ -1,0 +1,107 @@
+"""The form of a spider, made from its signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.web.arguments import Field, body_of, field_of, typed_of
+
+
+def argument(name: str = "pages", default: str | None = "3", annotation: str = "", doc: str = "") -> dict[str, Any]:
+    return {"name": name, "default": default, "annotation": annotation, "doc": doc}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind", "step"),
+    [
+        ("int", "number", "1"),
+        ("float", "number", "any"),
+        ("int | None", "number", "1"),
+        ("Optional[float]", "number", "any"),
+        ("'int'", "number", "1"),
+        ("datetime.date", "date", "any"),
+        ("str", "text", "any"),
+        ("", "text", "any"),
+        ("list[str]", "text", "any"),
+        ("bool", "choice", "any"),
+        ("Literal['a', 'b']", "choice", "any"),
+        ("typing.Literal[1, 2]", "choice", "any"),
+        ("Literal[Colour.RED]", "text", "any"),
+    ],
+)
+def test_the_annotation_says_what_kind_of_field_it_is(annotation: str, kind: str, step: str) -> None:
+    field = field_of(argument(annotation=annotation))
+    assert (field.type, field.step) == (kind, step)
+
+
+def test_choices_are_those_of_the_annotation() -> None:
+    assert list(field_of(argument(annotation="Literal['de', 'fr'] | None")).choices) == ["de", "fr"]
+    assert list(field_of(argument(annotation="typing.Literal[1, True]")).choices) == ["1", "true"]
+    assert list(field_of(argument(annotation="bool")).choices) == ["true", "false"]
+
+
+@pytest.mark.parametrize(
+    ("default", "shown", "required"),
+    [
+        ("'de'", "de", False),
+        ("None", "", False),
+        ("3", "3", False),
+        (None, "", True),
+        ("<object at 0x7>", "<object at 0x7>", False),
+    ],
+)
+def test_a_default_is_shown_as_somebody_would_type_it(default: str | None, shown: str, required: bool) -> None:
+    field = field_of(argument(default=default))
+    assert (field.default, field.required) == (shown, required)
+
+
+def fields() -> list[Field]:
+    return [field_of(argument("country", None)), field_of(argument("pages", "3", "int"))]
+
+
+def test_a_run_is_made_from_what_was_typed_and_nothing_else() -> None:
+    form = {"arg.country": "fr", "arg.pages": " ", "more": "a=1\n\nb = x=y\n", "settings": "DOWNLOAD_DELAY=1"}
+    form |= {"tags": "heavy, slow", "priority": "5", "version": "1.0", "timeout_seconds": "1.5", "resumable": "1"}
+    body, errors = body_of("shop", "prices", fields(), form)
+    assert errors == {}
+    assert body == {
+        "project": "shop",
+        "kind": "spider",
+        "name": "prices",
+        "spec": {
+            "spider": "prices",
+            "args": {"country": "fr", "a": "1", "b": "x=y"},
+            "settings": {"DOWNLOAD_DELAY": "1"},
+            "version": "1.0",
+            "resumable": True,
+        },
+        "priority": 5,
+        "timeout_seconds": 1.5,
+        "tags": ["heavy", "slow"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({}, "arg.country"),
+        ({"arg.country": "fr", "arg.pages": "many"}, "arg.pages"),
+        ({"arg.country": "fr", "arg.pages": "1.5"}, "arg.pages"),
+        ({"arg.country": "fr", "more": "a"}, "more"),
+        ({"arg.country": "fr", "settings": "=1"}, "settings"),
+        ({"arg.country": "fr", "priority": "high"}, "priority"),
+        ({"arg.country": "fr", "timeout_seconds": "soon"}, "timeout_seconds"),
+    ],
+)
+def test_what_cannot_be_is_told_by_field(form: dict[str, str], field: str) -> None:
+    assert list(body_of("shop", "prices", fields(), form)[1]) == [field]
+
+
+def test_what_a_run_was_given_stands_in_the_fields_again() -> None:
+    spec = {"args": {"country": "fr", "pages": 7, "odd": ["x"]}, "settings": {"A": 1}}
+    typed = typed_of(fields(), spec)
+    assert typed == {"arg.country": "fr", "arg.pages": "7", "more": 'odd=["x"]', "settings": "A=1"}
+    body, errors = body_of("shop", "prices", fields(), typed)
+    assert (errors, body["spec"]["args"]) == ({}, {"country": "fr", "pages": "7", "odd": '["x"]'})

@@ -1,0 +1,172 @@
+"""The pages of versions, and the form that deploys one."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tests.conftest import SetClock, on_sqlite
+from tests.projects.making import SPIDER, a_version, project, zipped
+from tests.web.surfing import Shown, Surfer
+from weft.access.model import EVERYWHERE, Role
+from weft.app import App
+
+pytestmark = on_sqlite
+
+DEVELOPER = {EVERYWHERE: Role.DEVELOPER}
+
+
+async def uploaded(surfer: Surfer, archive: bytes | None, name: str = "shop", **typed: str) -> Shown:
+    """Open the form, choose an archive, and press the button."""
+    page = await surfer.get(f"/projects/{name}/deploy")
+    form = aiohttp.FormData()
+    if archive is not None:
+        form.add_field("archive", archive, filename="shop.zip", content_type="application/zip")
+    for field, value in (page.fields | typed).items():
+        form.add_field(field, value)
+    if archive is None:
+        form.add_field("archive", b"", filename="", content_type="application/octet-stream")
+    return await surfer.ask("POST", f"/projects/{name}/deploy", data=form)
+
+
+async def names(app: App) -> list[str]:
+    return [each.version for each in await app.projects.versions("shop")]
+
+
+async def test_an_archive_is_deployed_from_a_page(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    done = await uploaded(surfer, zipped(project()), version="1.0")
+    assert done.leads_to == "/projects/shop/versions?said=deployed&version=1.0"
+    page = await surfer.get(done.leads_to)
+    assert "Version 1.0 is deployed" in page.text
+    assert "user:ada" in page.text
+    found = await app.projects.get("shop", "1.0")
+    assert (found.is_current, [each.name for each in found.spiders]) == (True, ["prices"])
+
+
+async def test_code_that_does_not_work_is_told_beside_the_archive_and_nothing_is_kept(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    page = await uploaded(surfer, zipped(project(spider="import scrapy\n1 / 0 # <b>")), version="1.0")
+    assert page.status == 422
+    assert 'id="archive-error"' in page.text
+    assert "The code was not deployed: its code cannot be imported" in page.text
+    assert "ZeroDivisionError" in page.text
+    assert "1 / 0 # &lt;b&gt;" in page.text
+    assert 'value="1.0"' in page.text
+    assert await names(app) == []
+
+
+async def test_a_name_that_has_other_code_is_told_beside_the_name(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop", "1.0")
+    page = await uploaded(surfer, zipped(project()), version="1.0")
+    assert page.status == 409
+    assert 'id="version-error"' in page.text
+    assert "is there with other code" in page.text
+    odd = await uploaded(surfer, zipped(project()), version="a b")
+    assert odd.status == 422
+    assert 'id="version-error"' in odd.text
+
+
+async def test_a_form_without_an_archive_or_with_no_archive_in_it_is_told_so(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    nothing = await uploaded(surfer, None, version="1.0")
+    assert nothing.status == 422
+    assert "Choose the archive to deploy." in nothing.text
+    text = await uploaded(surfer, b"hello")
+    assert text.status == 422
+    assert 'id="archive-error"' in text.text
+    plain = await surfer.send("/projects/shop/deploy", (await surfer.get("/projects/shop/deploy")).fields)
+    assert plain.status == 415
+    assert await names(app) == []
+
+
+async def test_a_deploy_needs_the_token_of_the_form(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    page = await uploaded(surfer, zipped(project()), csrf="another")
+    assert page.status == 403
+    assert await names(app) == []
+
+
+async def test_who_is_no_developer_cannot_deploy_roll_back_or_delete(app: App, surfer: Surfer) -> None:
+    await a_version(app, "shop", "1.0", at=1)
+    await a_version(app, "shop", "1.1", at=2)
+    await surfer.log_in(grants={"shop": Role.OPERATOR})
+    page = await surfer.get("/projects/shop/versions")
+    assert "Roll back" not in page.text
+    assert "needs the role developer" in (await surfer.get("/projects/shop/deploy")).text
+    csrf = (await surfer.get("/projects/shop/versions/1.0")).fields
+    form = aiohttp.FormData({"csrf": "x"})
+    form.add_field("archive", zipped(project()), filename="shop.zip")
+    assert (await surfer.ask("POST", "/projects/shop/deploy", data=form)).status == 403
+    assert (await surfer.send("/projects/shop/versions", csrf)).status == 403
+    assert (await surfer.send("/projects/shop/versions/1.0", csrf | {"act": "delete"})).status == 403
+    assert await names(app) == ["1.1", "1.0"]
+
+
+async def test_who_is_not_logged_in_is_not_listened_to(app: App, surfer: Surfer) -> None:
+    form = aiohttp.FormData()
+    form.add_field("archive", zipped(project()), filename="shop.zip")
+    answer = await surfer.ask("POST", "/projects/shop/deploy", data=form)
+    assert answer.leads_to.startswith("/login")
+    assert await names(app) == []
+
+
+async def test_versions_are_listed_in_their_real_order_and_in_pages(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    for number in range(53):
+        await a_version(app, "shop", f"1.{number}")
+    page = await surfer.get("/projects/shop/versions")
+    assert page.text.count('scope="row"') == 50
+    assert page.text.index("/versions/1.10") > page.text.index("/versions/1.52")
+    assert page.text.index("/versions/1.9") > page.text.index("/versions/1.10")
+    older = html.unescape(page.text.split('class="paging"')[1].split('href="')[1].split('"')[0])
+    assert (await surfer.get(older)).text.count('scope="row"') == 3
+
+
+async def test_a_version_is_shown_beside_the_one_before_it_or_another(
+    app: App, surfer: Surfer, clock: SetClock, tmp_path: Path
+) -> None:
+    await surfer.log_in()
+    settings = 'SPIDER_MODULES = ["shop.spiders"]\n'
+    for version, delay, spider in (("1.0", 1, SPIDER), ("1.1", 2, SPIDER.replace('"de"', '"fr"'))):
+        file = tmp_path / version
+        file.write_bytes(zipped(project(settings=settings + f"DOWNLOAD_DELAY = {delay}\n", spider=spider)))
+        await app.projects.deploy("shop", file, version)
+        clock.forward(1)
+    page = await surfer.get("/projects/shop/versions/1.1")
+    text = html.unescape(page.text)
+    assert "country: str = 'de'" in text
+    assert "country: str = 'fr'" in text
+    assert "DOWNLOAD_DELAY" in text
+    told: Any = msgspec.json.decode((await surfer.get("/projects/shop/versions/1.1.json")).data)
+    assert told["changes"]["settings"] == [{"name": "DOWNLOAD_DELAY", "before": 1, "after": 2}]
+    other = await surfer.get("/projects/shop/versions/1.1?since=7.7")
+    assert other.status == 422
+    assert "There is no version 7.7 of project shop" in other.text
+    assert (await surfer.get("/projects/shop/versions/9.9")).status == 404
+
+
+async def test_a_version_is_used_rolled_back_to_and_deleted(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop", "1.0", at=1)
+    await a_version(app, "shop", "1.1", at=2, digest="cd" * 32)
+    csrf = (await surfer.get("/projects/shop/versions/1.0")).fields
+    used = await surfer.send("/projects/shop/versions/1.0", csrf | {"act": "use"})
+    assert "Version 1.0 is the current one" in (await surfer.get(used.leads_to)).text
+    none = await surfer.send("/projects/shop/versions", csrf)
+    assert none.status == 409
+    assert "has no version that was deployed before 1.0" in none.text
+    await app.projects.use("shop", "1.1")
+    back = await surfer.send("/projects/shop/versions", csrf)
+    assert back.leads_to == "/projects/shop/versions?said=used&version=1.0"
+    refused = await surfer.send("/projects/shop/versions/1.0", csrf | {"act": "delete"})
+    assert refused.status == 409
+    assert "is the current one; use another one first" in refused.text
+    gone = await surfer.send("/projects/shop/versions/1.1", csrf | {"act": "delete"})
+    assert "Version 1.1 is deleted." in (await surfer.get(gone.leads_to)).text
+    assert await names(app) == ["1.0"]

@@ -1,0 +1,140 @@
+"""The page of a spider, and the form that runs it."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import msgspec
+
+from tests.conftest import SetClock, on_sqlite
+from tests.items.pasts import crawled
+from tests.projects.making import a_version
+from tests.tasks.scene import keep
+from tests.web.surfing import Surfer
+from weft.access.model import EVERYWHERE, Role
+from weft.app import App
+from weft.projects.model import Spider
+from weft.tasks.model import Task
+
+pytestmark = on_sqlite
+
+DEVELOPER = {EVERYWHERE: Role.DEVELOPER}
+PAGE = "/projects/shop/spiders/prices"
+
+
+async def test_a_spider_shows_what_it_did_and_what_is_usual(app: App, surfer: Surfer, clock: SetClock) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    await keep(app, Task(name="nightly", project="shop", kind="spider", spec={"spider": "prices"}))
+    runs = [await crawled(app, clock, count) for count in (10, 11, 12, 13)]
+    failed = await crawled(app, clock, 0, outcome="failed")
+    page = await surfer.get(PAGE)
+    assert page.status == 200
+    assert 'href="/tasks/shop/nightly"' in page.text
+    assert f'href="/runs/{failed}"' in page.text
+    assert f'<a href="/runs/{runs[-1]}">{runs[-1]}</a></div>' in page.text
+    assert "flaky" in page.text
+    assert "Two letters." in page.text
+    assert "data-chart=" in page.text
+    assert "8 – 15" in page.text
+    assert "<code>number</code>" in page.text
+    told: Any = msgspec.json.decode((await surfer.get(PAGE + ".json")).data)
+    assert [each["items"] for each in told["history"]["runs"]] == [0, 13, 12, 11, 10]
+    assert told["history"]["usual_items"] == {"low": 8.05, "middle": 11.5, "high": 14.95}
+    assert {each["name"]: each["shares"][0] for each in told["history"]["fields"]}["number"] == 1.0
+
+
+async def test_a_spider_that_has_not_run_says_so_and_one_that_is_not_there_is_not_found(
+    app: App, surfer: Surfer
+) -> None:
+    await surfer.log_in()
+    await a_version(app, "shop")
+    assert "It has not run yet" in (await surfer.get(PAGE)).text
+    page = await surfer.get("/projects/shop/spiders/nobody")
+    assert page.status == 404
+    assert "has no spider nobody" in page.text
+    assert (await surfer.get("/projects/nowhere/spiders/prices")).status == 404
+
+
+async def test_a_run_is_queued_from_the_form_of_its_spider(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    page = await surfer.get(PAGE + "/run")
+    assert 'name="arg.country"' in page.text
+    assert 'placeholder="de"' in page.text
+    form = page.fields | {"arg.country": "fr", "more": "pages=2", "tags": "heavy", "priority": "3", "act": "run"}
+    done = await surfer.send(PAGE + "/run", form)
+    run = await app.runs.get(int(done.leads_to.removeprefix("/runs/")))
+    assert run.spec.spec == {"spider": "prices", "args": {"country": "fr", "pages": "2"}}
+    assert (run.task, run.kind, run.priority, run.spec.tags) == ("prices", "spider", 3, ("heavy",))
+    again = await surfer.send(PAGE + "/run", form)
+    assert again.leads_to == done.leads_to
+
+
+async def test_the_form_has_what_an_earlier_run_was_given(app: App, surfer: Surfer, clock: SetClock) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    first = await crawled(app, clock, 1, args={"country": "it"})
+    await crawled(app, clock, 1, args={"country": "it"})
+    last = await crawled(app, clock, 1, args={"country": "es", "extra": "1"})
+    page = await surfer.get(PAGE + "/run")
+    assert page.text.count("run?from=") == 2
+    assert f"from={first}" not in page.text
+    filled = await surfer.get(f"{PAGE}/run?from={last}")
+    assert 'value="es"' in filled.text
+    assert "extra=1" in filled.text
+    assert (await surfer.get(f"{PAGE}?from={last}")).leads_to == f"{PAGE}/run?from={last}"
+    assert (await surfer.get(f"{PAGE}/run?from=999")).status == 404
+
+
+async def test_the_same_call_is_shown_for_what_was_typed(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    page = await surfer.get(PAGE + "/run")
+    shown = await surfer.send(PAGE + "/run", page.fields | {"arg.country": "f'r", "act": "show"})
+    text = html.unescape(shown.text)
+    assert shown.status == 200
+    assert "weft --project shop run prices -a" in text
+    assert f"curl -X POST {surfer.address}/v1/runs" in text
+    assert "NewRun(" in text
+    assert (await app.runs.counts())["ready"] == 0
+
+
+async def test_what_is_refused_is_told_beside_its_field_with_what_was_typed(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    page = await surfer.get(PAGE + "/run")
+    refused = await surfer.send(PAGE + "/run", page.fields | {"arg.country": "<b>", "priority": "5000", "act": "run"})
+    assert refused.status == 422
+    assert 'id="priority-error"' in refused.text
+    assert 'value="&lt;b&gt;"' in refused.text
+    odd = await surfer.send(PAGE + "/run", page.fields | {"settings": "DELAY", "act": "run"})
+    assert odd.status == 422
+    assert 'id="settings-error"' in odd.text
+    gone = await surfer.send(PAGE + "/run", page.fields | {"version": "7.7", "act": "run"})
+    assert gone.status in (404, 422)
+    assert "7.7" in gone.text
+    assert (await app.runs.counts())["ready"] == 0
+
+
+async def test_who_is_no_developer_sees_the_form_and_cannot_send_it(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants={"shop": Role.OPERATOR})
+    await a_version(app, "shop")
+    assert f'href="{PAGE}/run"' not in (await surfer.get(PAGE)).text
+    page = await surfer.get(PAGE + "/run")
+    assert "needs the role developer" in page.text
+    refused = await surfer.send(PAGE + "/run", page.fields | {"act": "run"})
+    assert refused.status == 403
+    assert (await app.runs.counts())["ready"] == 0
+
+
+async def test_a_spider_with_any_name_has_a_page(app: App, surfer: Surfer, clock: SetClock) -> None:
+    await surfer.log_in()
+    await a_version(app, "shop", spiders=(Spider("a/b ü"),))
+    await crawled(app, clock, 1, spider="a/b ü", task="odd")
+    await a_version(app, "shop", "2.0")
+    page = await surfer.get("/projects/shop/spiders/a%2Fb%20%C3%BC")
+    assert page.status == 200
+    assert "a/b ü" in page.text
+    assert "not in the current version" in page.text
