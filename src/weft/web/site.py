@@ -22,17 +22,20 @@ from weft.web.pages import (
     administration,
     dataset_settings,
     datasets,
+    deploying,
     find,
     guest,
     items,
     letters,
     log,
     overview,
+    projects,
     run,
     run_again,
     runs,
     session,
     shares,
+    spiders,
 )
 from weft.web.problems import missing, problem_page
 from weft.web.rendering import Onward, Page, compressed
@@ -62,6 +65,9 @@ for _noun in (
     items,
     datasets,
     dataset_settings,
+    projects,
+    deploying,
+    spiders,
 ):
     PAGES |= _noun.PAGES
 FIXED = {path: methods for path, methods in PAGES.items() if "{" not in path}
@@ -118,7 +124,7 @@ class Site:
         """What the page at ``path`` shows to somebody."""
         handle, values = _found(visit.request.method, path)
         visit.request.scope["path_params"] = values
-        if visit.request.method == "POST":
+        if visit.request.method == "POST" and handle not in deploying.UPLOADS:
             visit.form = await read_form(visit.request)
         if handle not in OPEN:
             await visit.know_session()
