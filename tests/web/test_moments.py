@@ -1,0 +1,27 @@
+"""What somebody means by a time in a filter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from weft.web.pages.runs import moment_of
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("90m", "2026-06-01T10:30:00+00:00"),
+        ("24 h", "2026-05-31T12:00:00+00:00"),
+        ("7d", "2026-05-25T12:00:00+00:00"),
+        ("2026-05-01", "2026-05-01T00:00:00+00:00"),
+        ("2026-05-01 10:00", "2026-05-01T10:00:00+00:00"),
+        ("2026-05-01T10:00+02:00", "2026-05-01T10:00:00+02:00"),
+        ("999999d", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_time_is_a_span_or_a_moment(text: str, at: str | None) -> None:
+    assert moment_of(text, datetime(2026, 6, 1, 12, tzinfo=UTC)) == at
