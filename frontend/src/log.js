@@ -1,12 +1,12 @@
 // The log viewer: follows what a run prints, loads what is scrolled to, jumps between errors. The server searches; the
 // browser holds no more than MOST lines.
+import { errorIn, highlight, rowsOf, sizeOf } from "./log_rows.js";
+import { LogStream } from "./log_stream.js";
+
 const MOST = 5000;
 const AT_END = 24;
 const NEAR = 600;
-const FIRST_WAIT = 500;
-const LONGEST_WAIT = 10_000;
 const MOST_STEPS = 64;
-const GRAVE = ".level-error, .level-critical";
 
 export function open(places) {
   for (const each of places) if (!each.viewer) each.viewer = new Viewer(each);
@@ -20,20 +20,21 @@ class Viewer {
     this.box = section.querySelector(".log-box");
     this.body = section.querySelector("[data-lines]");
     this.follow = section.querySelector("[data-follow]");
-    this.model = section.querySelector("[data-line-template]").content.querySelector(".log-line");
-    this.place = this.told.place;
     this.attempt = Number(this.told.attempt);
     this.older = Number(this.told.older) || null;
     this.newer = Number(this.told.newer) || null;
     this.total = this.lastNumber();
     this.held = [];
     this.isLoading = false;
-    this.wait = FIRST_WAIT;
     this.isOver = !this.told.stream;
     this.isFollowing = !this.isOver && this.told.ends === "1" && !this.told.line;
     this.listen();
     this.settle();
-    this.connect();
+    if (this.isOver) return;
+    this.stream = new LogStream(this.root + this.told.stream, this.told.place, {
+      take: (piece) => this.take(piece),
+      end: (told) => this.end(told),
+    });
   }
 
   listen() {
@@ -54,45 +55,13 @@ class Viewer {
       else if (event.key === "p") this.jump("previous");
       else if (event.key === "f" && !this.isOver) this.setFollowing(!this.isFollowing);
     });
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.disconnect() : this.connect()));
   }
 
-  // The stream: closed while nobody looks, so that many open pages do not use up the browser's connections.
-  connect() {
-    if (this.isOver || this.source || document.hidden) return;
-    const url = new URL(this.root + this.told.stream, location.href);
-    url.searchParams.set("after", this.place);
-    this.source = new EventSource(url);
-    this.source.addEventListener("open", () => this.away(false));
-    this.source.addEventListener("log", (event) => this.take(event));
-    this.source.addEventListener("end", (event) => this.end(JSON.parse(event.data)));
-    this.source.addEventListener("error", () => this.lost());
-  }
-
-  disconnect() {
-    this.source?.close();
-    this.source = null;
-    clearTimeout(this.timer);
-  }
-
-  lost() {
-    this.disconnect();
-    if (this.isOver) return;
-    this.away(true);
-    this.timer = setTimeout(() => this.connect(), this.wait * (0.5 + Math.random()));
-    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
-  }
-
-  away(isAway) {
-    if (!isAway) this.wait = FIRST_WAIT;
-    document.querySelector("#away").hidden = !isAway;
-  }
-
-  take(event) {
-    const piece = JSON.parse(event.data);
-    this.place = event.lastEventId;
+  // What the stream brings.
+  take(piece) {
     if (piece.attempt !== this.attempt) this.begin(piece.attempt);
     this.state("running");
+    this.section.querySelector("[data-size]").textContent = sizeOf(Number(this.stream.place.split(".")[1]));
     if (!piece.lines.length) return;
     this.count(piece.lines.at(-1).line);
     if (this.isFollowing) this.append(piece.lines);
@@ -124,8 +93,6 @@ class Viewer {
 
   end(told) {
     this.isOver = true;
-    this.disconnect();
-    this.away(false);
     if (this.isFollowing) this.isFollowing = false;
     else if (this.held.length && this.newer === null) this.release();
     this.state(told.state);
@@ -150,34 +117,9 @@ class Viewer {
   }
 
   // What is on the screen.
-  made(line) {
-    const row = this.model.cloneNode(true);
-    row.dataset.line = line.line;
-    row.id = `L${line.line}`;
-    if (line.level) row.classList.add(`level-${line.level.toLowerCase()}`);
-    const here = `${this.root}${this.told.here}&line=${line.line}`;
-    const number = row.querySelector(".at-line");
-    number.textContent = line.line;
-    number.href = `${here}#L${line.line}`;
-    const at = row.querySelector(".at");
-    at.textContent = (line.at ?? "").slice(11, 23);
-    at.title = line.at ?? "";
-    row.querySelector(".level").textContent = line.level;
-    row.querySelector(".logger").textContent = line.logger;
-    row.querySelector(".message").textContent = line.message;
-    fold(row.querySelector("details"), line.exception);
-    const cut = row.querySelector(".cut");
-    if (line.more) {
-      cut.textContent = this.told.cutWords.replace("{count}", line.more);
-      cut.href = `${here}&whole=1`;
-    } else cut.remove();
-    return row;
-  }
-
   rows(lines) {
-    const rows = lines.map((each) => this.made(each));
-    rows.forEach((row, at) => at && row.id === rows[at - 1].id && row.removeAttribute("id"));
-    return rows;
+    const model = this.section.querySelector("[data-line-template]").content.querySelector(".log-line");
+    return rowsOf(lines, model, this.root + this.told.here, this.told.cutWords);
   }
 
   append(lines) {
@@ -281,10 +223,8 @@ class Viewer {
     if (wanted && this.newer !== null) {
       const page = await this.ask({}).catch(() => null);
       if (page === null) return this.say(this.told.failed);
-      this.disconnect();
       this.replace(page);
-      this.place = page.place;
-      this.connect();
+      this.stream.goOn(page.place);
     }
     if (wanted) this.release();
     else this.isFollowing = false;
@@ -293,6 +233,7 @@ class Viewer {
   }
 
   settle() {
+    highlight(this.told.text, this.body);
     this.follow.hidden = this.isOver;
     this.follow.setAttribute("aria-pressed", String(this.isFollowing));
     const held = this.follow.querySelector("[data-held]");
@@ -306,26 +247,11 @@ class Viewer {
 
   // Errors.
   async jump(way) {
-    const found = this.errorHere(way) ?? (await this.errorElsewhere(way).catch(() => undefined));
+    const found = errorIn(this.body, this.box, way) ?? (await this.errorElsewhere(way).catch(() => undefined));
     if (found === undefined) return this.say(this.told.failed);
     if (found === null) return this.say(way === "next" ? this.told.noLater : this.told.noEarlier);
     this.say("");
     this.mark(found);
-  }
-
-  errorHere(way) {
-    const errors = [...this.body.querySelectorAll(GRAVE)];
-    const current = this.body.querySelector(".log-line.current");
-    if (way === "next") return errors.find((each) => (current ? follows(current, each) : this.isBelowTop(each)));
-    return errors.findLast((each) => (current ? follows(each, current) : this.isAboveEnd(each)));
-  }
-
-  isBelowTop(row) {
-    return row.getBoundingClientRect().top >= this.box.getBoundingClientRect().top;
-  }
-
-  isAboveEnd(row) {
-    return row.getBoundingClientRect().bottom <= this.box.getBoundingClientRect().bottom;
   }
 
   async errorElsewhere(way) {
@@ -362,15 +288,4 @@ class Viewer {
   say(words) {
     this.section.querySelector("[data-status]").textContent = words;
   }
-}
-
-function follows(first, second) {
-  return Boolean(first.compareDocumentPosition(second) & Node.DOCUMENT_POSITION_FOLLOWING);
-}
-
-function fold(details, exception) {
-  if (exception === null) return details.remove();
-  const last = exception.split("\n").at(-1).slice(0, 200);
-  if (last) details.querySelector("summary").textContent = last;
-  details.querySelector("pre").textContent = exception;
 }

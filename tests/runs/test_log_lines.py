@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.runs.log_lines import Line, LinePage, LogLines
-from weft.runs.log_records import LONGEST_RECORD
+from weft.runs.log_records import LONGEST_RECORD, records_of
 from weft.runs.log_search import LogQuery
 from weft.runs.log_shelf import KeptLog, Segment, log_in_memory
 
@@ -87,7 +87,10 @@ async def test_every_line_is_read_once_in_either_direction(
     assert await read_on(lines, LogQuery(text="c"), limit) == wanted
 
 
-@pytest.mark.parametrize("error", [said("lost", "ERROR"), b"2026-11-16 01:02:03 [shop] CRITICAL: lost\n"])
+COMPACT = b'\x1e{"at":1794790923000000,"level":"ERROR","logger":"a","message":"lost"}\n'
+
+
+@pytest.mark.parametrize("error", [said("lost", "ERROR"), COMPACT, b"2026-11-16 01:02:03 [shop] CRITICAL: lost\n"])
 async def test_an_error_is_found_wherever_its_line_is_cut(error: bytes) -> None:
     data = said("before") + error + said("after")
     for cut in range(1, len(data)):
@@ -116,11 +119,29 @@ async def test_the_end_costs_its_last_segments_and_a_line_in_the_midst_its_own()
     assert set(read) <= {5, 6, 19}
 
 
+TEXTS = ["price", "PRICE 7", "2026-11", "01:02", "shop", "root", "o", "INFO", "[shop] info: the", 'a"b', "\\", "ü"]
+MORE_TEXTS = ["red", " x", "  File", "KeyError", "    KeyError", "a/b", "\\x07", "é", "É"]
+
+
+@pytest.mark.parametrize("text", [*TEXTS, *MORE_TEXTS])
+async def test_a_text_is_found_by_lines_as_it_is_by_records(text: str) -> None:
+    records = [
+        {"at": 1_794_790_923_000_000, "level": "INFO", "logger": "shop", "message": 'the price 7 a"b \\ ü a/b \x07 É'},
+        {"level": "ERROR", "message": "re\x1b[31md x", "exception": "Traceback\n  File\nKeyError: 1"},
+        {"message": "odd"},
+    ]
+    data = b"".join(b"\x1e" + json.dumps(each).encode() + b"\n" for each in records) + b"r\x1b[1med Price\n" * 2
+    lines = await LogLines.of(log_in_memory(data))
+    asked = LogQuery(text=text)
+    wanted = [number for number, record in enumerate(records_of(data), 1) if asked.wants(record)]
+    assert [line.number for line in (await lines.after(0, asked, 100)).lines] == wanted
+
+
 async def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.runs.log_lines.SEARCHED", 2000)
     lines = await LogLines.of(segmented([said("needle"), *[said(f"page {n}") * 10 for n in range(20)]])[0])
     page = await lines.before(None, LogQuery(text="needle"), 5)
-    assert (page.lines, page.older) == ([], 173)
+    assert (page.lines, page.older) == ([], 23)
     assert await read_back(lines, LogQuery(text="needle"), 5) == [(1, "needle")]
     assert await read_on(lines, LogQuery(text="needle"), 5) == [(1, "needle")]
 
@@ -147,3 +168,16 @@ async def test_text_before_a_record_has_the_same_line() -> None:
     assert told((await lines.before(None, ALL, 3)).lines) == [(1, "Loading..."), (1, "ready")]
     marks = await LogLines.of(log_in_memory(b"\x1e" * 100_000 + b"\n"))
     assert len((await marks.before(None, ALL, 3)).lines[0].records) == 50
+
+
+async def test_a_traceback_that_was_printed_below_an_error_is_part_of_it() -> None:
+    head = b"2026-11-16 01:02:03 [scrapy.core.scraper] ERROR: Spider error processing <GET http://x/1>\n"
+    trace = b'Traceback (most recent call last):\n  File "x.py", line 1, in parse\nKeyError: 7\n'
+    data = head + trace + b"2026-11-16 01:02:04 [shop] INFO: fine\n" + head + b"not a traceback\n" + head
+    lines = await LogLines.of(log_in_memory(data))
+    [found] = [batch async for batch in lines.errors()]
+    assert [(line.number, line.records[0].exception) for line in found] == [
+        (1, trace.decode().rstrip()),
+        (6, None),
+        (8, None),
+    ]

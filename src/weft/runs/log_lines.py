@@ -7,19 +7,29 @@ that it lies in, however long the log is; a search looks at no more than ``SEARC
 from __future__ import annotations
 
 import asyncio
+import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, islice, takewhile
 
-from weft.runs.log_records import LONGEST_RECORD, LogRecord, records_in
+import msgspec
+
+from weft.runs.log_records import LONGEST_RECORD, MARK, LogRecord, records_in
 from weft.runs.log_search import LogQuery, Matcher, chosen
-from weft.runs.log_shelf import GRAVE, KeptLog
+from weft.runs.log_shelf import KeptLog, is_grave
 
 SEARCHED = 32 << 20
+GLANCED_AT = 8
+"""How many segments that hold none of the words cost as much as one whose lines are read."""
 AT_ONCE = 5_000
 """How many lines are searched in one go."""
+TRACEBACK = b"Traceback (most recent call last)"
+DATED = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+"""How a line begins that Scrapy writes."""
+MOST_TRACEBACK, LONGEST_RAW = 200, 500
+"""Lines of a printed traceback that are looked at, and bytes of each."""
 MOST_RECORDS = 50
 """How many records of one line are told; our agent writes one."""
 
@@ -57,6 +67,7 @@ class LogLines:
         self._log = log
         self._counts = [each.lines or 0 for each in log.segments]
         self._starts = [0, *accumulate(self._counts)]
+        self._recent: dict[int, bytes] = {}
 
     @classmethod
     async def of(cls, log: KeptLog) -> LogLines:
@@ -65,7 +76,7 @@ class LogLines:
 
     async def total(self) -> int:
         """How many lines there are; the last may have no end."""
-        ended = not self._log.size or (await self._log.part(len(self._counts) - 1)).endswith(b"\n")
+        ended = not self._log.size or (await self._part(len(self._counts) - 1)).endswith(b"\n")
         return self._starts[-1] + (not ended)
 
     async def before(self, line: int | None, asked: LogQuery, limit: int) -> LinePage:
@@ -77,8 +88,9 @@ class LogLines:
         async with matching(asked) as matcher:
             while block >= 0 and len(found) < limit and most > 0:
                 if self._may_hold(block, asked):
-                    most -= self._log.segments[block].size
-                    found = await self._last(block, until, asked, matcher, limit - len(found)) + found
+                    lines = await self._block(block, asked)
+                    found = await _last(lines, until, asked, matcher, limit - len(found)) + found
+                    most -= self._cost(block, lines)
                 block -= 1
         older: int | None = found[0].number if len(found) == limit else self._first(block + 1)
         newer = None if line is None else (found[-1].number if found else line - 1)
@@ -91,8 +103,9 @@ class LogLines:
         async with matching(asked) as matcher:
             while block < count and len(found) < limit and most > 0:
                 if self._may_hold(block, asked):
-                    most -= self._log.segments[block].size
-                    found += await self._next(block, line, asked, matcher, limit - len(found))
+                    lines = await self._block(block, asked)
+                    found += await _next(lines, line, asked, matcher, limit - len(found))
+                    most -= self._cost(block, lines)
                 block += 1
         full = len(found) == limit
         newer = found[-1].number if full else max(line, self._first(block) - 1) if block < count else None
@@ -105,28 +118,13 @@ class LogLines:
         left, asked = self._log.size, LogQuery(level="ERROR")
         for block, segment in enumerate(self._log.segments):
             if (most_bytes is None or left - segment.size < most_bytes) and self._may_hold(block, asked):
-                yield await self._next(block, 0, asked, None, 2**63)
+                yield await asyncio.to_thread(_errors, await self._block(block, asked), asked)
             left -= segment.size
 
-    async def _last(self, block: int, until: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
-        """The last of the wanted lines of a block, of those before ``until``."""
-        lines = await self._block(block)
-        found: list[Line] = []
-        stop, step = min(len(lines.raw), max(0, until - lines.first)), limit if asked.wants_all else AT_ONCE
-        while stop > 0 and len(found) < limit:
-            found = await _wanted(lines, max(0, stop - step), stop, asked, matcher) + found
-            stop -= step
-        return found[-limit:]
-
-    async def _next(self, block: int, line: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
-        """The first of the wanted lines of a block, of those after ``line``."""
-        lines = await self._block(block)
-        found: list[Line] = []
-        start, step = max(0, line + 1 - lines.first), limit if asked.wants_all else AT_ONCE
-        while start < len(lines.raw) and len(found) < limit:
-            found += await _wanted(lines, start, start + step, asked, matcher)
-            start += step
-        return found[:limit]
+    def _cost(self, block: int, lines: Block) -> int:
+        """How much of what may be searched a segment was: less where its lines were not looked at one by one."""
+        size = self._log.segments[block].size
+        return size if lines.raw else size // GLANCED_AT
 
     def _first(self, block: int) -> int:
         """The number of the first line that begins in a segment. What it begins with belongs to the one before."""
@@ -149,24 +147,50 @@ class LogLines:
                 return False
         return False
 
-    async def _block(self, block: int) -> Block:
-        data = await self._log.part(block)
+    async def _part(self, number: int) -> bytes:
+        """A segment; the last two are remembered, for lines that go on from one to the next."""
+        if number not in self._recent:
+            self._recent = dict([*self._recent.items()][-1:]) | {number: await self._log.part(number)}
+        return self._recent[number]
+
+    async def _block(self, block: int, asked: LogQuery) -> Block:
+        """The lines that begin in a segment; none where no wanted one can be among them."""
+        data = await self._part(block)
         parts, skipped = [data[data.find(b"\n") + 1 :] if block else data], 0
         held = len(parts[0])
         for number in range(block + 1, len(self._counts)):
             if held > LONGEST_RECORD + len(parts[0]) and not self._counts[number]:
                 skipped += self._log.segments[number].size
                 continue
-            part = await self._log.part(number)
+            part = await self._part(number)
             end = part.find(b"\n") + 1
             parts.append(part[:end] if end else part)
             held += len(parts[-1])
             if end:
                 break
-        raw = b"".join(parts).split(b"\n")
-        if not raw[-1]:
-            raw.pop()
+        whole = b"".join(parts)
+        raw = whole.removesuffix(b"\n").split(b"\n") if whole and _may_be_wanted(whole, asked) else []
         return Block(self._first(block), raw, skipped)
+
+
+async def _last(lines: Block, until: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
+    """The last of the wanted lines, of those before ``until``."""
+    found: list[Line] = []
+    stop, step = min(len(lines.raw), max(0, until - lines.first)), limit if asked.wants_all else AT_ONCE
+    while stop > 0 and len(found) < limit:
+        found = await _wanted(lines, max(0, stop - step), stop, asked, matcher) + found
+        stop -= step
+    return found[-limit:]
+
+
+async def _next(lines: Block, line: int, asked: LogQuery, matcher: Matcher | None, limit: int) -> list[Line]:
+    """The first of the wanted lines, of those after ``line``."""
+    found: list[Line] = []
+    start, step = max(0, line + 1 - lines.first), limit if asked.wants_all else AT_ONCE
+    while start < len(lines.raw) and len(found) < limit:
+        found += await _wanted(lines, start, start + step, asked, matcher)
+        start += step
+    return found[:limit]
 
 
 async def _wanted(block: Block, start: int, stop: int, asked: LogQuery, matcher: Matcher | None) -> list[Line]:
@@ -178,12 +202,37 @@ def _parsed(block: Block, start: int, stop: int, asked: LogQuery) -> list[Line]:
     last = len(block.raw) - 1
     found = []
     for place, raw in enumerate(block.raw[start:stop], start):
-        if asked.wants_errors and not GRAVE.search(raw):
+        if not _may_be_wanted(raw, asked):
             continue
         more = max(0, len(raw) - LONGEST_RECORD) + (block.skipped if place == last else 0)
         records = islice(records_in(raw[:LONGEST_RECORD], more), MOST_RECORDS)
         found.append(Line(block.first + place, list(records)))
     return found
+
+
+def _may_be_wanted(data: bytes, asked: LogQuery) -> bool:
+    """Whether it is worth while to read these bytes. Colours may stand within a word."""
+    if asked.wants_errors and not is_grave(data):
+        return False
+    small = data.lower() if asked.words else b""
+    return all(word in small for word in asked.words) or b"\x1b" in small or b"\\u001b" in small
+
+
+def _errors(block: Block, asked: LogQuery) -> list[Line]:
+    """The errors of a block; one that was printed as text has the traceback that was printed below it."""
+    return [
+        Line(line.number, [_with_traceback(block, line.number, each) for each in line.records if asked.wants(each)])
+        for line in _parsed(block, 0, len(block.raw), asked)
+    ]
+
+
+def _with_traceback(block: Block, number: int, record: LogRecord) -> LogRecord:
+    below = block.raw[number - block.first + 1 : number - block.first + 1 + MOST_TRACEBACK]
+    if record.exception is not None or not below or not below[0].startswith(TRACEBACK):
+        return record
+    printed = list(takewhile(lambda raw: not raw.startswith(MARK) and not DATED.match(raw), below))
+    text = b"\n".join(raw[:LONGEST_RAW] for raw in printed).decode("utf-8", "replace")
+    return msgspec.structs.replace(record, exception=text.rstrip())
 
 
 async def lines_before(log: KeptLog, place: int) -> int:

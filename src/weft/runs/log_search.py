@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -66,6 +67,11 @@ class LogQuery:
         return not self.text or self.text.casefold() in record.text.casefold()
 
     @property
+    def words(self) -> tuple[bytes, ...]:
+        """What the bytes of each wanted line hold, in small letters, as far as that can be told without reading it."""
+        return tuple(each.lower().encode() for each in (self.logger, self.text) if each and _is_literal(each))
+
+    @property
     def wants_all(self) -> bool:
         return not (self.level or self.logger or self.text or self.regex)
 
@@ -73,6 +79,15 @@ class LogQuery:
     def wants_errors(self) -> bool:
         """Whether it wants nothing that is less than an error."""
         return LEVELS.get(self.level, 0) >= LEVELS["ERROR"]
+
+
+_NOT_LITERAL = re.compile(r'[^ -~]|["\\\\\[\]:]|\A[ ]|\A[0-9 -]*\Z')
+"""What JSON escapes, what stands between the parts of a record's text, and what may be its time."""
+
+
+def _is_literal(text: str) -> bool:
+    """Whether records that say ``text`` have it in their bytes just so; root and INFO are said where nothing is."""
+    return _NOT_LITERAL.search(text) is None and text.lower() not in "root info"
 
 
 async def search(log: KeptLog, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:

@@ -23,10 +23,14 @@ SEGMENT = 1 << 20
 LEVEL = 4
 GZIP = 31
 """What zlib calls the format of gzip, so that a segment can be read without weft."""
-GRAVE = re.compile(rb'"level"\s*:\s*"(?:ERROR|CRITICAL)"|\] (?:ERROR|CRITICAL): ', re.IGNORECASE)
-"""How a line says that it is an error, whoever wrote it."""
-LONGEST_WORD = 32
-"""Bytes at the end of a segment in which such a word may be cut off."""
+_GRAVE = re.compile(rb'"level"\s*:\s*"(?:error|critical)"|\] (?:error|critical): ')
+"""How a line says that it is an error, whoever wrote it, in small letters."""
+_GRAVE_BEGUN = re.compile(
+    rb'(?:"level"\s*:\s*"|\] )(?:e(?:r(?:r(?:or?)?)?)?|c(?:r(?:i(?:t(?:i(?:c(?:al?)?)?)?)?)?)?)?"?:?\Z'
+)
+_GRAVE_ENDED = re.compile(rb'l?e?v?e?l?"?\s*:?\s*"(?:error|critical)"| ?(?:error|critical): ')
+"""The same, cut off at the end of a segment before or in the word, and what is left of it at the beginning of one."""
+_LONGEST_GRAVE = 40
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -173,9 +177,13 @@ def _compressed(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+def is_grave(data: bytes) -> bool:
+    """Whether a line that is an error is among these bytes."""
+    small = data.lower()
+    return (b"error" in small or b"critical" in small) and _GRAVE.search(small) is not None
+
+
 def _has_errors(data: bytes) -> bool:
-    """Whether it says so, or ends within what might be the word for it."""
-    return GRAVE.search(data) is not None or _BEGUN.search(data, max(0, len(data) - LONGEST_WORD)) is not None
-
-
-_BEGUN = re.compile(rb'(?:"level"?[^"\n]{0,8}"?[a-z]{0,8}|"l?e?v?e?|\] ?[a-z]{0,8}:?)\Z', re.IGNORECASE)
+    """Whether it says so, or begins or ends within what says so."""
+    head, tail = data[:_LONGEST_GRAVE].lower(), data[-_LONGEST_GRAVE:].lower()
+    return is_grave(data) or bool(_GRAVE_ENDED.match(head)) or bool(_GRAVE_BEGUN.search(tail))

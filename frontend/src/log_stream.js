@@ -1,0 +1,54 @@
+// The log as it grows. It is closed while nobody looks, so that many open pages do not use up the browser's connections,
+// and comes back by itself, after the last piece that came.
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10_000;
+
+export class LogStream {
+  constructor(address, place, { take, end }) {
+    Object.assign(this, { address, place, take, end, source: null, wait: FIRST_WAIT, isOver: false });
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    this.open();
+  }
+
+  open() {
+    if (this.isOver || this.source || document.hidden) return;
+    const url = new URL(this.address, location.href);
+    url.searchParams.set("after", this.place);
+    this.source = new EventSource(url);
+    this.source.addEventListener("open", () => this.tell(false));
+    this.source.addEventListener("error", () => this.lost());
+    this.source.addEventListener("log", (event) => {
+      this.place = event.lastEventId;
+      this.take(JSON.parse(event.data));
+    });
+    this.source.addEventListener("end", (event) => {
+      this.isOver = true;
+      this.close();
+      this.end(JSON.parse(event.data));
+    });
+  }
+
+  goOn(place) {
+    this.close();
+    this.place = place;
+    this.open();
+  }
+
+  close() {
+    this.source?.close();
+    this.source = null;
+    clearTimeout(this.timer);
+  }
+
+  lost() {
+    this.close();
+    this.tell(true);
+    this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
+    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+  }
+
+  tell(isAway) {
+    if (!isAway) this.wait = FIRST_WAIT;
+    document.querySelector("#away").hidden = !isAway;
+  }
+}
