@@ -72,9 +72,10 @@ async def test_a_run_that_failed_says_why_with_its_last_error_folded(app: App, s
     page = await surfer.get(f"/runs/{lease.run_id}")
     seen = shown_text(page)
     assert "Its process ended with exit code 3." in seen
-    assert "Last error: no price" in seen
-    folded = page.text.split("<details><summary", 1)[1].split("</details>")[0]
-    assert "KeyError: &#39;price&#39;" in folded
+    assert "Last error: KeyError: 'price' no price" in seen
+    folded = page.text.split('<details id="last-error">', 1)[1].split("</details>")[0]
+    assert "Traceback (most recent call last)" in folded
+    assert f'href="/runs/{lease.run_id}/log?line=1"' in folded
     assert "bye" in seen
 
 

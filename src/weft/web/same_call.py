@@ -10,8 +10,12 @@ from typing import Any
 
 import msgspec
 
+from weft.runs.model import Retry
+
 PLAIN: Mapping[str, Any] = {"labels": [], "tags": [], "timeout_seconds": 0.0, "grace_seconds": 10.0}
 """What a run has where it says nothing."""
+USUAL_RETRY = msgspec.json.decode(msgspec.json.encode(msgspec.structs.asdict(Retry())))
+"""When a run is tried again where it says nothing."""
 WIDTH = 88
 PYTHON = """\
 import asyncio
@@ -50,7 +54,8 @@ def started_as(run: Mapping[str, Any]) -> dict[str, Any]:
         return body | ({"params": told["params"]} if told["params"] else {})
     body = {"project": run["project"], "kind": run["kind"], "name": run["task"], "spec": told["spec"]}
     body |= {name: told[name] for name, usual in PLAIN.items() if told[name] != usual}
-    body |= {"retry": told["retry"]} if told["retry"]["count"] else {}
+    retry = {name: value for name, value in told["retry"].items() if value != USUAL_RETRY[name]}
+    body |= {"retry": retry} if "count" in retry else {}
     return body | ({"priority": run["priority"]} if run["priority"] else {})
 
 

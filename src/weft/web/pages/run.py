@@ -24,12 +24,14 @@ EVERY_SECONDS = 2.0
 """How often the page of a run that goes on is made anew."""
 LOOKED_THROUGH = 100
 """Lines at the end of a log among which the last error is looked for."""
-SHOWN_LINES = 12
+SHOWN_LINES, MOST_ROWS = 12, 3
 LONGEST_LINE, LONGEST_ERROR, LONGEST_VALUE = 400, 8000, 1000
 """Characters that are shown."""
 MOST_VALUES = 60
 MOST_ATTEMPTS = 10
 GRAVE = ("ERROR", "CRITICAL")
+PARTS = ("", "/stats", "/samples", "/comparison")
+"""What the API is asked of a run."""
 ENDED = ("succeeded", "failed", "cancelled")
 HELD = "9999"
 """The year until which a paused run waits."""
@@ -62,9 +64,8 @@ async def act(visit: Visit) -> Page | Onward:
 
 async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     address = f"/v1{address_of(visit)}"
-    parts = ("", "/stats", "/samples", "/comparison")
-    *answers, lines = await asyncio.gather(
-        *(visit.ask("GET", address + part) for part in parts), _log_end(visit, address)
+    answers, lines = await asyncio.gather(
+        asyncio.gather(*(visit.ask("GET", address + part) for part in PARTS)), _log_end(visit, address)
     )
     run, stats, curve, comparison = (each.document for each in answers)
     told = stats["items"][-1] if stats["items"] else None
@@ -82,6 +83,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
         "beside": run_course.beside(comparison),
         "fields": run_course.fields_beside(comparison),
         "values": values_of(run),
+        "result": "" if run["result"] is None else cut(pretty(run["result"]), LONGEST_ERROR),
         "attempts": run["attempts"][-MOST_ATTEMPTS:][::-1],
         **_log_shown(run, lines),
         "calls": same_call(_base(visit), started_as(run)),
@@ -124,8 +126,9 @@ def _elapsed(run: Document) -> float | None:
 
 def _charts(visit: Visit, run: Document, curve: Document) -> list[dict[str, Any]]:
     say = speaker(look_of(visit.request).language)
+    told = {"label": say(N_("Time")), "height": 150}
     return [
-        {"title": each["title"], "drawn": {"x": each["x"], "series": _named(each["series"], say), "height": 150}}
+        {"title": each["title"], "drawn": told | {"x": each["x"], "series": _named(each["series"], say)}}
         for each in run_course.charts(run, curve)
     ]
 
@@ -152,6 +155,10 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
 def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
@@ -171,14 +178,25 @@ async def _log_end(visit: Visit, address: str) -> list[Document] | None:
 def _log_shown(run: Document, lines: list[Document] | None) -> dict[str, Any]:
     found = lines or []
     grave = [each for each in found if each["level"] in GRAVE and run["state"] != "succeeded"]
-    end = [{**each, "message": cut(each["message"], LONGEST_LINE)} for each in found[-SHOWN_LINES:]]
+    end = [{**each, "message": _head(each["message"])} for each in found[-SHOWN_LINES:]]
     return {"log": end, "log_is_away": lines is None, "error": _error(grave[-1]) if grave else None}
+
+
+def _head(message: str) -> str:
+    """The first lines of a message."""
+    first = message.split("\n", MOST_ROWS)
+    return cut("\n".join(first[:MOST_ROWS]), LONGEST_LINE) + ("\n…" if len(first) > MOST_ROWS else "")
 
 
 def _error(line: Document) -> dict[str, Any]:
     first, _, rest = line["message"].partition("\n")
     more = "\n".join(part for part in (rest, line["exception"] or "") if part)
-    return {"line": line["line"], "first": cut(first, LONGEST_LINE), "rest": cut(more, LONGEST_ERROR)}
+    last = (line["exception"] or "").rstrip().rpartition("\n")[2]
+    told = {"first": first, "last": last}
+    return {name: cut(text, LONGEST_LINE) for name, text in told.items()} | {
+        "line": line["line"],
+        "rest": cut(more, LONGEST_ERROR),
+    }
 
 
 def _base(visit: Visit) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from weft.tasks.parameters import from_text
 from weft.web.inside import Refusal
-from weft.web.pages.run import address_of, as_text
+from weft.web.pages.run import address_of, as_text, pretty
 from weft.web.rendering import Onward, Page
 from weft.web.rights import may
 from weft.web.same_call import started_as
@@ -99,11 +99,11 @@ def _typed(run: Document, task: Document | None, way: str) -> dict[str, str]:
         given = {name: params.get(name, default) for name, default in task["params"].items()}
         return {f"param-{name}": "" if value is None else as_text(value) for name, value in given.items()}
     if way == "all":
-        return {"params": _pretty(params)}
+        return {"params": pretty(params)}
     if way == "args":
         lines = {name: _lines(spec.get(name) or {}) for name in ("args", "settings")}
         return lines | {"version": str(spec.get("version") or "")}
-    return {"spec": _pretty(spec)}
+    return {"spec": pretty(spec)}
 
 
 def _body(run: Document, task: Document | None, way: str, typed: Mapping[str, str]) -> dict[str, Any]:
@@ -196,10 +196,6 @@ def _page(
 
 def _lines(values: Mapping[str, str]) -> str:
     return "\n".join(f"{name}={value}" for name, value in values.items())
-
-
-def _pretty(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 PAGES = {"/runs/{run_id}/again": {"GET": form, "POST": start}}
