@@ -76,8 +76,8 @@ class Activity:
             if self._position is not None and not await self._db.read(self._forwards):
                 self._begin()
             if self._position is None:
-                self._position, self._so_far = await self._db.read(self._end)
-                self._low = self._position.high + 1
+                position, self._so_far = await self._db.read(self._end)
+                self._position, self._low = position, position.high + 1
             if self._low > 1 and self._read < MOST_READ and self.known_since > self._clock() - DAY:
                 await self._db.read(self._backwards)
             self._forget()

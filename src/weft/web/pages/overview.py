@@ -16,6 +16,12 @@ SHOWN = 8
 MOST_LETTERS = 50
 MOST_ALERTS = 6
 KINDS = ("run_", "items_", "worker_", "ticks_", "letter_", "breaker_", "task_")
+LISTS: tuple[dict[str, str], ...] = ({"state": "running"}, {"state": "queued", "sort": "id"}, {"state": "failed"})
+DOCUMENTS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("/v1/activity", {}),
+    ("/v1/schedules", {"sort": "next_fire_at", "limit": str(SHOWN), "paused": "false"}),
+    ("/v1/projects", {}),
+)
 ENDED = ("succeeded", "failed", "cancelled")
 EXAMPLES = "examples"
 """The project of the tasks that come with weft."""
@@ -34,17 +40,13 @@ class Alert:
 
 async def overview(visit: Visit) -> Page:
     """Now, of late, next, and what is wrong."""
-    activity, running, queued, failed, schedules, workers, projects, alerts = await asyncio.gather(
-        visit.ask("GET", "/v1/activity"),
-        _runs(visit, state="running"),
-        _runs(visit, state="queued", sort="id"),
-        _runs(visit, state="failed"),
-        visit.ask("GET", "/v1/schedules", query={"sort": "next_fire_at", "limit": str(SHOWN), "paused": "false"}),
+    lists, [told, schedules, projects], workers, alerts = await asyncio.gather(
+        asyncio.gather(*(_runs(visit, asked) for asked in LISTS)),
+        asyncio.gather(*(_document(visit, *asked) for asked in DOCUMENTS)),
         _workers(visit),
-        visit.ask("GET", "/v1/projects"),
         _troubles(visit),
     )
-    told = activity.document
+    running, queued, failed = lists
     since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     failed = [run for run in failed if (run["finished_at"] or "") >= since[:19]]
     progress = await _progress(visit, [run["id"] for run in (*running, *queued)])
@@ -59,20 +61,22 @@ async def overview(visit: Visit) -> Page:
         "queued": queued,
         "failed": failed,
         "progress": progress,
-        "next": [each for each in schedules.document["items"] if each["next_fire_at"]][:SHOWN],
+        "next": [each for each in schedules["items"] if each["next_fire_at"]][:SHOWN],
         "workers": workers,
         "alerts": _gathered(alerts)[:MOST_ALERTS],
-        "is_fresh": {each["name"] for each in projects.document["items"]} <= {EXAMPLES},
+        "is_fresh": {each["name"] for each in projects["items"]} <= {EXAMPLES},
     }
     document = {name: value for name, value in shown.items() if name != "alerts"}
     document |= {"day": told["day"], "alerts": [{"kind": each.kind, "count": each.count} for each in shown["alerts"]]}
     return Page("overview.html", shown, document, live=Live(kinds=KINDS, every_seconds=15))
 
 
-async def _runs(visit: Visit, **query: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await visit.ask("GET", "/v1/runs", query={"limit": str(SHOWN), **query})).document[
-        "items"
-    ]
+async def _document(visit: Visit, path: str, query: dict[str, str]) -> Any:
+    return (await visit.ask("GET", path, query=query)).document
+
+
+async def _runs(visit: Visit, query: dict[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await _document(visit, "/v1/runs", query | {"limit": str(SHOWN)}))["items"]
     return found
 
 
