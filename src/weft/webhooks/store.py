@@ -214,5 +214,5 @@ def _webhook(row: Any) -> Webhook:
 
 
 def _delivery(row: Any) -> Delivery:
-    fields = {name: getattr(row, name, None) for name in Delivery.__dataclass_fields__}
+    fields: dict[str, Any] = {name: getattr(row, name, None) for name in Delivery.__dataclass_fields__}
     return Delivery(**fields | {"state": DeliveryState(row.state)})

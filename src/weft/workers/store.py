@@ -52,7 +52,8 @@ def beat(tx: Transaction, worker_id: int, values: Mapping[str, Any]) -> str | No
 @cache
 def _beat(*, drains: bool) -> Update:
     new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("seen_at", "state", "running", "done", "stats")}
-    gone, draining = literal_column(f"'{GONE}'"), literal_column(f"'{DRAINING}'")
+    gone: Any = literal_column(f"'{GONE}'")
+    draining: Any = literal_column(f"'{DRAINING}'")
     known = workers.c.state == draining if drains else workers.c.state.not_in((gone, draining))
     return update(workers).where(workers.c.id == bindparam("of"), known).values(beats=workers.c.beats + 1, **new)
 

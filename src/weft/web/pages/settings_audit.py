@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from typing import Any
 from urllib.parse import urlencode
 
 from weft.web.inside import Refusal
@@ -24,7 +25,7 @@ async def listing(visit: Visit) -> Page:
     errors: dict[str, str] = {}
     if asked["since"]:
         query["since"] = _moment(asked["since"])
-    found = {"items": [], "next": None}
+    found: dict[str, Any] = {"items": [], "next": None}
     try:
         found = (await visit.ask("GET", "/v1/audit", query=query)).document
     except Refusal as refusal:
@@ -34,7 +35,7 @@ async def listing(visit: Visit) -> Page:
     kept = {name: value for name, value in asked.items() if value and name != "after"}
     older = "" if found["next"] is None else "/settings/audit?" + urlencode({**kept, "after": found["next"]})
     entries = [each | {"laid_out": json.dumps(each["data"], indent=2, ensure_ascii=False)} for each in found["items"]]
-    shown = {"entries": entries, "asked": asked, "errors": errors, "refused": REFUSED, "older": older}
+    shown: dict[str, Any] = {"entries": entries, "asked": asked, "errors": errors, "refused": REFUSED, "older": older}
     shown["newest"] = "/settings/audit?" + urlencode(kept) if asked["after"] else ""
     shown |= {"may_verify": may(visit.session, "admin"), "is_admin": may_somewhere(visit.session, "admin")}
     return Page("settings/audit.html", shown | tabs_of(visit, AUDIT), found, status=422 if errors else 200)

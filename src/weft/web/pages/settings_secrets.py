@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from weft.web.faults import faults, say
@@ -44,7 +45,7 @@ async def act(visit: Visit) -> Page | Onward:
 async def _listing(visit: Visit, asked: str, typed: dict[str, str], errors: dict[str, str]) -> Page:
     projects = await _projects(visit)
     project = asked or next(iter(projects), "")
-    found = {"items": [], "next": None}
+    found: dict[str, Any] = {"items": [], "next": None}
     if project:
         try:
             found = (await visit.ask("GET", f"/v1/projects/{quote(project, safe='')}/secrets")).document
