@@ -60,6 +60,7 @@ class Viewer {
   // What the stream brings.
   take(piece) {
     if (piece.attempt !== this.attempt) this.begin(piece.attempt);
+    if (piece.gap) this.skip(piece.lines);
     this.state("running");
     this.section.querySelector("[data-size]").textContent = sizeOf(Number(this.stream.place.split(".")[1]));
     if (!piece.lines.length) return;
@@ -68,18 +69,27 @@ class Viewer {
     else this.hold(piece.lines);
   }
 
+  // More was printed than can be followed: what was left out is loaded where somebody scrolls to it.
+  skip(lines) {
+    this.held = [];
+    if (!this.isFollowing) this.newer ??= this.lastNumber();
+    else if (lines.length) {
+      this.body.replaceChildren();
+      this.older = lines[0].line;
+    }
+  }
+
   // Another attempt has begun: its lines are numbered anew.
   begin(attempt) {
     this.attempt = attempt;
     this.held = [];
     this.older = this.newer = null;
     this.body.replaceChildren();
-    const here = new URL(this.told.here, location.href);
-    here.searchParams.set("attempt", attempt);
-    this.told.here = here.pathname + here.search;
-    const more = new URL(this.told.more, location.href);
-    more.searchParams.set("attempt", attempt);
-    this.told.more = more.pathname + more.search;
+    for (const name of ["here", "more"]) {
+      const url = new URL(this.told[name], location.href);
+      url.searchParams.set("attempt", attempt);
+      this.told[name] = url.pathname + url.search;
+    }
   }
 
   hold(lines) {
@@ -226,9 +236,10 @@ class Viewer {
       this.replace(page);
       this.stream.goOn(page.place);
     }
-    if (wanted) this.release();
-    else this.isFollowing = false;
-    if (wanted) this.box.scrollTop = 0;
+    if (wanted) {
+      this.release();
+      this.box.scrollTop = 0;
+    } else this.isFollowing = false;
     this.settle();
   }
 

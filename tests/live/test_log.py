@@ -92,3 +92,24 @@ async def test_a_record_is_given_out_when_it_is_whole_and_as_scrapy_writes_it(ap
 async def test_another_place_is_refused(app: App, place: str) -> None:
     with pytest.raises(Invalid, match="Last-Event-ID"):
         LogTail(app.runs, 1, place)
+
+
+@on_sqlite
+async def test_who_is_far_behind_is_given_the_last_lines_with_their_numbers(app: App) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    lines = [b"line %d\n" % number for number in range(1, 101)]
+    await hand.ship(lease, b"".join(lines), 0)
+    late = LogTail(app.runs, run_id, "1.14", whole_lines=True, most_behind=20)
+    [piece] = (await looked(late))[1]
+    assert (piece.data, piece.line, piece.gap, piece.end) == (b"line 99\nline 100\n", 99, True, len(b"".join(lines)))
+    near = LogTail(app.runs, run_id, f"1.{len(b''.join(lines[:99]))}", whole_lines=True, most_behind=20)
+    [piece] = (await looked(near))[1]
+    assert (piece.data, piece.line, piece.gap) == (b"line 100\n", 100, False)
+    whole = b"".join([*lines, *lines])
+    await app.blobs.put("one", whole)
+    await hand.end(lease, log_key="one", log_bytes=len(whole))
+    for tail in (late, LogTail(app.runs, run_id, "1.7", whole_lines=True, most_behind=20)):
+        [piece] = (await looked(tail))[1]
+        assert (piece.data, piece.line, piece.gap, piece.end) == (b"line 99\nline 100\n", 199, True, len(whole))

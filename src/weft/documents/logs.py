@@ -73,6 +73,8 @@ class LinePieceDocument(msgspec.Struct, frozen=True):
 
     attempt: int
     start: int
+    gap: bool
+    """Whether lines before these were left out, since there were too many to follow."""
     lines: list[LineDocument]
 
 

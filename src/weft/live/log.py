@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from weft.errors import Invalid
 from weft.runs.log_lines import lines_before
 from weft.runs.log_records import LONGEST_RECORD, safe_cut, shown
+from weft.runs.log_shelf import KeptLog
 from weft.runs.model import Run
 from weft.runs.runs import Runs
 
@@ -28,6 +29,8 @@ class LogPiece:
     """Whether the line before it was left open."""
     line: int = 1
     """The number of its first line, where whole lines are wanted."""
+    gap: bool = False
+    """Whether something before it was left out."""
 
     @property
     def text(self) -> str:
@@ -44,10 +47,13 @@ class LogTail:
     """Follows one run. Its place is an attempt and how many bytes of that one's log were given out.
 
     A piece ends where nothing that follows changes how it reads: with a line where whole lines are wanted, else not
-    within a record or a character.
+    within a record or a character. With ``most_behind``, whoever is more bytes behind than that is given the last ones
+    alone.
     """
 
-    def __init__(self, runs: Runs, run_id: int, place: str = "1.0", *, whole_lines: bool = False) -> None:
+    def __init__(
+        self, runs: Runs, run_id: int, place: str = "1.0", *, whole_lines: bool = False, most_behind: int | None = None
+    ) -> None:
         found = _PLACE.fullmatch(place)
         if found is None:
             raise Invalid("Last-Event-ID", place, "it must be the id of a piece that was received")
@@ -56,6 +62,7 @@ class LogTail:
         self._number, self._skip, self._kept = -1, self._given, b""
         self._open = False
         self._lines, self._is_counted = 0, not self._given  # how many lines were given out
+        self._most_behind, self._gap = most_behind, False
 
     async def look(self) -> tuple[Run, AsyncIterator[LogPiece]]:
         """The run, and what is new; all there is if the run has ended."""
@@ -68,6 +75,7 @@ class LogTail:
             log, self._kept = await self._runs.open_log(self._run_id, self._attempt), b""
             if self._whole_lines and not self._is_counted:
                 self._lines = await lines_before(log, self._given)
+            await self._catch_up(log)
             async for part in log.forwards(self._given):
                 self._kept += part
                 for piece in self._cut(last=False):
@@ -83,8 +91,26 @@ class LogTail:
                 self._number, self._skip = number, self._skip - seen
                 self._kept += data[seen:]
             self._is_counted = not self._skip
+            if self._most_behind is not None and len(self._kept) > self._most_behind:
+                self._leave_out(self._kept.find(b"\n", len(self._kept) - self._most_behind) + 1)
             for piece in self._cut(last=False):
                 yield piece
+
+    async def _catch_up(self, log: KeptLog) -> None:
+        """Go on with the first line that begins near the end, where the reader is far behind that."""
+        if self._most_behind is None or log.size - self._given <= self._most_behind:
+            return
+        place = log.size - self._most_behind
+        async for part in log.forwards(place):
+            cut = part.find(b"\n") + 1
+            place += cut or len(part)
+            if cut:
+                break
+        self._given, self._lines, self._gap = place, await lines_before(log, place), True
+
+    def _leave_out(self, size: int) -> None:
+        self._lines, self._gap = self._lines + self._kept.count(b"\n", 0, size), self._gap or size > 0
+        self._given, self._kept = self._given + size, self._kept[size:]
 
     def _cut(self, *, last: bool) -> Iterator[LogPiece]:
         """Take pieces from what is kept; what cannot be told yet stays there."""
@@ -95,7 +121,8 @@ class LogTail:
             data, self._kept = self._kept[:size], self._kept[size:]
             start, self._given = self._given, self._given + size
             line, self._lines = self._lines + 1, self._lines + data.count(b"\n")
-            yield LogPiece(self._attempt, start, self._given, data, self._open, line)
+            gap, self._gap = self._gap, False
+            yield LogPiece(self._attempt, start, self._given, data, self._open, line, gap)
             self._open = not data.endswith(b"\n")
 
     def _size(self, *, last: bool) -> int:

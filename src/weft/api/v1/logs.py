@@ -42,6 +42,9 @@ SOONEST_LOOK_SECONDS = 0.2
 LATEST_LOOK_SECONDS = 1.0
 """How often a log is looked at while it grows, and after a while in which it did not."""
 
+MOST_BEHIND = 1 << 20
+"""Bytes of lines that are sent to who comes late; of more than that, the last."""
+
 RECORD: dict[str, Any] = {"at": 1780315200000000, "level": "ERROR", "logger": "scrapy.core.scraper", "message": "…"}
 LINE: dict[str, Any] = {
     "line": 1,
@@ -142,7 +145,8 @@ async def stream(call: Call) -> Response:
         async with matching(query):
             pass  # a pattern that is none is refused before anything is sent
     place = call.header("last-event-id") or asked.after or "1.0"
-    tail = LogTail(call.app.runs, run_id, place, whole_lines=asked.format != "text")
+    most = MOST_BEHIND if asked.format == "lines" else None
+    tail = LogTail(call.app.runs, run_id, place, whole_lines=asked.format != "text", most_behind=most)
     if call.request.method == "HEAD":
         return Response(media_type=streams.MEDIA_TYPE)
     return streams.stream(_frames(call, tail, run.project, query))
@@ -230,7 +234,8 @@ async def _piece(piece: LogPiece, asked: Streamed, query: LogQuery) -> bytes:
         data = msgspec.json.encode(PieceDocument(piece.attempt, piece.start, text))
     else:
         found = await _asked_for(piece, query)
-        data = msgspec.json.encode(LinePieceDocument(piece.attempt, piece.start, line_documents(found, asked.width)))
+        told = line_documents(found, asked.width)
+        data = msgspec.json.encode(LinePieceDocument(piece.attempt, piece.start, piece.gap, told))
     return b"id: %b\nevent: log\ndata: %b\n\n" % (piece.place.encode(), data)
 
 
