@@ -33,13 +33,15 @@ OPTIONS = [
 
 
 class Browser:
-    """One tab. ``complaints`` is what the console and the network say went wrong."""
+    """One tab. ``complaints`` is what the console and the network say went wrong; ``asked`` is every address that
+    pages have asked for."""
 
     def __init__(self, line: aiohttp.ClientWebSocketResponse) -> None:
         self._line, self._numbers = line, itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._loads = 0
         self.complaints: list[str] = []
+        self.asked: list[str] = []
         self._listening = asyncio.create_task(self._listen())
 
     async def open(self, address: str) -> None:
@@ -108,6 +110,10 @@ class Browser:
                 self.complaints.append(told["params"]["entry"]["text"])
             elif told["method"] == "Runtime.consoleAPICalled" and told["params"]["type"] in ("error", "warning"):
                 self.complaints.append(str([each.get("value", each) for each in told["params"]["args"]]))
+            elif told["method"] == "Network.requestWillBeSent":
+                self.asked.append(told["params"]["request"]["url"])
+            elif told["method"] == "Page.javascriptDialogOpening":
+                self.complaints.append(f"a dialog: {told['params']['message']}")
             elif told["method"] == "Runtime.exceptionThrown":
                 self.complaints.append(str(told["params"]["exceptionDetails"]))
 
@@ -136,7 +142,7 @@ async def browsing() -> AsyncIterator[Browser]:
                 session.ws_connect(await _tab(session, Path(folder)), max_msg_size=0) as line,
             ):
                 browser = Browser(line)
-                for domain in ("Page", "Runtime", "Log"):
+                for domain in ("Page", "Runtime", "Log", "Network"):
                     await browser.say(f"{domain}.enable")
                 yield browser
                 await browser.close()

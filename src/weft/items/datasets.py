@@ -23,11 +23,11 @@ from weft.items.shapes import check_schema
 
 NEWEST = 2**63 - 1
 PAGE = 1000
-MOST_SCANNED = 20_000
+MOST_SCANNED = 10_000
 """How many things one page looks through at most; one that finds little says where to go on."""
 MOST_LOOKS = 1000
 NEWEST_LOOK = 2**31 - 1
-MOST_COUNTED = 100_000
+MOST_COUNTED = 10_000
 """Things of one dataset that are counted where nobody wants to wait; in lists, 1,000."""
 MOST_LISTED = 1000
 SAMPLE = 1000
@@ -186,12 +186,12 @@ class Datasets:
 
         return await self._db.read(work)
 
-    async def fields(self, project: str, name: str) -> Fields:
-        """Fill rates and types of the fields of the newest 1,000 things, and the schema that these have in common."""
+    async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> Fields:
+        """Fill rates and types of the fields of the newest things, and the schema that these have in common."""
 
         def work(tx: Transaction) -> tuple[Dataset, list[Thing]]:
             dataset = dataset_in(tx, project, name)
-            return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=SAMPLE)[0]
+            return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=sample)[0]
 
         dataset, things = await self._db.read(work)
         return fields_of([thing.data for thing in things], dataset.schema)

@@ -17,7 +17,7 @@ from weft.items.model import AttemptStats, Dataset, Row, Selection
 PAGE = 1000
 """How many items are read at once."""
 
-MOST_SCANNED = 20_000
+MOST_SCANNED = 10_000
 """How many items one page looks through at most; one that finds little says where to go on."""
 
 EMPTY = 20
@@ -70,11 +70,11 @@ class Items:
 
         return await self._db.read(work)
 
-    async def fields(self, wanted: Selection) -> Fields:
-        """Fill rates and types of the fields of the first 1,000 items of a run."""
-        sample = (await self.page(wanted, limit=PAGE)).rows
+    async def fields(self, wanted: Selection, *, sample: int = PAGE) -> Fields:
+        """Fill rates and types of the fields of the first items of a run."""
+        rows = (await self.page(wanted, limit=sample)).rows
         dataset = None if wanted.run_id is None else await self.dataset(wanted.run_id)
-        return fields_of([row.data for row in sample], None if dataset is None else dataset.schema)
+        return fields_of([row.data for row in rows], None if dataset is None else dataset.schema)
 
     async def dataset(self, run_id: int) -> Dataset | None:
         """Where the items of a run are kept; None where it has yielded none."""

@@ -1,4 +1,4 @@
-"""Scraped values as pages show them: always text, cut where it is long, a link only where it is an address of the web."""
+"""Scraped values as pages show them: always text, cut where it is long, linked only where it is an http(s) address."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Wanted:
         told = {"format": format, **self.conditions, **more}
         if self.columns:
             told["fields"] = ",".join(self.columns)
-        return f"{quote(api)}?{urlencode(told)}"
+        return f"{api}?{urlencode(told)}"
 
 
 @cache

@@ -12,7 +12,7 @@ from weft.api.call import Call
 from weft.api.items_asked import After, Contains, Limit, Search, Where, conditions, cursor_of, item_page
 from weft.api.operation import Operations
 from weft.api.paging import Page, cursor, names, numbers, page
-from weft.api.v1.items import FIELDS, ITEM
+from weft.api.v1.items import FIELDS, ITEM, Sample
 from weft.clock import moment
 from weft.documents.items import (
     DatasetDocument,
@@ -112,7 +112,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What of a dataset."""
 
     count: bool = True
-    """Count all that is in it, which takes the longer the more that is; else things up to 100,000, and no items."""
+    """Count all that is in it, which takes the longer the more that is; else things up to 10,000, and no items."""
 
 
 @operations.get(ONE, needs=Role.VIEWER, query=Shown, answer=DatasetDocument, example=DATASET)
@@ -269,10 +269,16 @@ async def items(call: Call) -> Page[ItemDocument]:
     return item_page(found, (await call.app.datasets.get(project, name)).schema)
 
 
-@operations.get(f"{ONE}/fields", needs=Role.VIEWER, answer=FieldsDocument, example=FIELDS)
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """Which things are looked at: the newest."""
+
+    sample: Sample = 1000
+
+
+@operations.get(f"{ONE}/fields", needs=Role.VIEWER, query=Sampled, answer=FieldsDocument, example=FIELDS)
 async def fields(call: Call) -> FieldsDocument:
     """Tell which fields the newest 1,000 things of a dataset have, how often they are filled, and of what type."""
-    return fields_document(await call.app.datasets.fields(*_checked(call)))
+    return fields_document(await call.app.datasets.fields(*_checked(call), sample=call.query.sample))
 
 
 def _checked(call: Call) -> tuple[str, str]:

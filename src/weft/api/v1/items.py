@@ -58,6 +58,7 @@ FIELDS = {
     "problems": [],
 }
 
+Sample = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many are looked at, at most.")]
 Attempt = Annotated[str, msgspec.Meta(pattern=r"^(all|[1-9][0-9]{0,8})$")]
 
 
@@ -105,10 +106,16 @@ async def show(call: Call) -> ItemDocument:
     return item_document(row, await _schema(call, run_id))
 
 
-@operations.get("/runs/{run_id}/fields", needs=Role.VIEWER, query=OfAttempt, answer=FieldsDocument, example=FIELDS)
+class OfFields(OfAttempt, frozen=True, kw_only=True):
+    """Which items are looked at."""
+
+    sample: Sample = 1000
+
+
+@operations.get("/runs/{run_id}/fields", needs=Role.VIEWER, query=OfFields, answer=FieldsDocument, example=FIELDS)
 async def fields(call: Call) -> FieldsDocument:
     """Tell which fields the first 1,000 items of a run have, how often they are filled, and of what type."""
-    return fields_document(await call.app.items.fields(await _selected(call)))
+    return fields_document(await call.app.items.fields(await _selected(call), sample=call.query.sample))
 
 
 @operations.get(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -59,7 +60,7 @@ async def deliver(visit: Visit) -> Page | Onward:
     typed = {name: form.get(name, "").strip() for name in ("url", "format", "fields")}
     try:
         if form.get("act") == "remove":
-            await visit.ask("DELETE", f"{api(visit)}/destinations/{form.get('destination', '')}")
+            await visit.ask("DELETE", f"{api(visit)}/destinations/{quote(form.get('destination', ''), safe='')}")
             return Onward(f"{page}?said=removed")
         names = [name for part in typed["fields"].split(",") if (name := part.strip())]
         body = {"url": typed["url"], "format": typed["format"] or "jsonl", "fields": names}

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from weft.web.inside import Refusal
-from weft.web.pages.items import AS_JSON, IN_TABLE, NOTHING, listed, tabled
+from weft.web.pages.items import AS_JSON, IN_TABLE, NOTHING, SAMPLE, listed, tabled
 from weft.web.rendering import Live, Page
 from weft.web.scraped import Room, cell, differences, offered
 from weft.web.visit import Visit
@@ -50,7 +50,7 @@ async def things(visit: Visit) -> Page:
     dataset, newest, fields = await asyncio.gather(
         visit.ask("GET", api(visit), query={"count": "false"}),
         visit.ask("GET", f"{api(visit)}/runs", query={"limit": str(RUNS)}),
-        visit.ask("GET", f"{api(visit)}/fields"),
+        visit.ask("GET", f"{api(visit)}/fields", query={"sample": SAMPLE}),
     )
     runs, told = newest.document["items"], fields.document
     found = await _things(visit, wanted, runs, errors)
@@ -85,7 +85,7 @@ async def thing(visit: Visit) -> Page:
     query = {"limit": str(LOOKS + 1), **({"below": below} if below else {})}
     dataset, found = await asyncio.gather(
         visit.ask("GET", api(visit), query={"count": "false"}),
-        visit.ask("GET", f"{api(visit)}/things/{visit.path('thing_id')}", query=query),
+        visit.ask("GET", f"{api(visit)}/things/{quote(visit.path('thing_id'), safe='')}", query=query),
     )
     history, room, page = found.document, Room(LARGEST_THING), address(dataset.document)
     own = f"{page}/things/{history['thing']['id']}"
@@ -114,8 +114,8 @@ def address(dataset: dict[str, Any]) -> str:
 
 
 def api(visit: Visit) -> str:
-    """What the API calls it; a path inside is not written with percent signs."""
-    return f"/v1/datasets/{visit.path('project')}/{visit.path('name')}"
+    """What the API calls it."""
+    return f"/v1{address(visit.request.path_params)}"
 
 
 async def _things(visit: Visit, wanted: Wanted, runs: list[dict[str, Any]], errors: dict[str, str]) -> dict[str, Any]:

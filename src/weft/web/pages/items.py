@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Page
@@ -13,6 +14,8 @@ from weft.web.wanted import Wanted, formats
 
 IN_TABLE, AS_JSON = "50", "20"
 """Items of one page."""
+SAMPLE = "200"
+"""Items that say how often a field is filled."""
 LARGEST_SHOWN = 100_000
 """Characters of one item that its own page shows."""
 LARGEST_LISTED = 1_500
@@ -43,7 +46,7 @@ async def listing(visit: Visit) -> Page:
 
 async def detail(visit: Visit) -> Page:
     """One item: its fields, itself as JSON, and what it was seen of."""
-    place = f"{visit.path('attempt')}/{visit.path('seq')}"
+    place = "/".join(quote(visit.path(name), safe="") for name in ("attempt", "seq"))
     run, stats, item = await asyncio.gather(
         visit.ask("GET", _api(visit)),
         visit.ask("GET", f"{_api(visit)}/stats"),
@@ -90,7 +93,7 @@ async def _items(visit: Visit, wanted: Wanted, errors: dict[str, str]) -> dict[s
 
 
 async def _fields(visit: Visit, wanted: Wanted) -> dict[str, Any]:
-    query = {"attempt": wanted.attempt} if wanted.attempt else {}
+    query = {"sample": SAMPLE, **({"attempt": wanted.attempt} if wanted.attempt else {})}
     try:
         found: dict[str, Any] = (await visit.ask("GET", f"{_api(visit)}/fields", query=query)).document
     except Refusal as refusal:
@@ -112,7 +115,7 @@ def _exports(visit: Visit, wanted: Wanted) -> list[tuple[str, str]]:
 
 
 def _api(visit: Visit) -> str:
-    return f"/v1/runs/{visit.path('run_id')}"
+    return f"/v1/runs/{quote(visit.path('run_id'), safe='')}"
 
 
 PAGES = {"/runs/{run_id}/items": {"GET": listing}, "/runs/{run_id}/items/{attempt}/{seq}": {"GET": detail}}
