@@ -188,7 +188,7 @@ async def test_a_resumable_run_is_paused_and_goes_on_with_buttons(app: App, surf
     assert "state-paused" in page.text
     assert 'value="pause"' not in page.text
     await acted(surfer, run_id, "resume")
-    assert "It waits for a worker." in (await surfer.get(f"/runs/{run_id}")).text
+    assert "It waits:" in (await surfer.get(f"/runs/{run_id}")).text
 
 
 async def test_a_button_that_comes_too_late_says_so_on_the_page(app: App, surfer: Surfer) -> None:

@@ -74,6 +74,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
         "told": told,
         "is_over": run["state"] in ENDED,
         "is_held": run["state"] == "queued" and (run["not_before"] or "").startswith(HELD),
+        "waits": await _waits(visit, run),
         "elapsed": _elapsed(run),
         "steps": run_course.steps(run, curve),
         "charts": _charts(visit, run, curve),
@@ -94,6 +95,14 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     document = run | {"stats": stats["items"], "course": curve, "comparison": comparison}
     status = 200 if refusal is None else refusal.problem.status
     return Page("run/detail.html", shown, document, status=status, live=_live(run))
+
+
+async def _waits(visit: Visit, run: Document) -> str:
+    """Why a run that is queued waits, where that is known."""
+    if run["state"] != "queued" or run["not_before"]:
+        return ""
+    found = (await visit.ask("GET", "/v1/progress", query={"ids": str(run["id"])})).document["items"]
+    return (found[0]["why"] or "") if found else ""
 
 
 def address_of(visit: Visit) -> str:
