@@ -47,3 +47,10 @@ def test_a_token_says_which_labels_its_worker_may_claim(shell: Shell) -> None:
     first, second = shell.document("keys", "list")
     assert (first["labels"], second["labels"]) == (["eu", "home"], None)
     assert shell("workers", "token", "--label", "a b").err.startswith("label is 'a b'; it must be letters")
+
+
+def test_a_worker_is_asked_to_leave(shell: Shell) -> None:
+    shell.act(joined)
+    assert shell.ok("workers", "drain", "w1").out == "worker w1 leaves once its runs have ended (1 now)\n"
+    assert shell.document("workers", "drain", "1")["state"] == "draining"
+    assert shell("workers", "drain", "nobody").err == "there is no worker nobody\n"

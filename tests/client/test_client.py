@@ -105,6 +105,8 @@ async def test_workers_are_seen_from_afar(app: App, far: Client) -> None:
     [worker] = await far.workers.all()
     assert worker.id == hand.id
     assert (await far.workers.get(worker.name)).labels == worker.labels
+    assert (await far.workers.drain(worker.id)).state == "draining"
+    assert (await app.workers.get(worker.name)).state == "draining"
 
 
 async def test_errors_keep_their_kind_and_their_sentence(app: App, far: Client) -> None:

@@ -11,6 +11,7 @@ from weft.cli.output import ago, answer, fields, table
 from weft.cli.session import ask
 
 if TYPE_CHECKING:
+    from weft.app import App
     from weft.workers.workers import WorkerInfo
 
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="Who does it.")
@@ -36,6 +37,22 @@ def show(
     from weft.documents.workers import worker_document
 
     answer(context, worker_document(worker), lambda: _worker_text(worker))
+
+
+@app.command(cls=Command)
+def drain(
+    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help="The name or id of a worker.")]
+) -> None:
+    """Ask a worker to lease nothing more, to finish its runs, and to leave; it hears of it within seconds."""
+
+    async def work(weft: App) -> WorkerInfo:
+        return await weft.workers.drain((await weft.workers.get(name)).id)
+
+    worker = ask(context, work, changes=True)
+    from weft.documents.workers import worker_document
+
+    sentence = f"worker {worker.name} leaves once its runs have ended ({worker.running} now)"
+    answer(context, worker_document(worker), lambda: sentence)
 
 
 @app.command(cls=Command)

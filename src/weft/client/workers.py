@@ -21,3 +21,6 @@ class RemoteWorkers:
 
     async def get(self, name: str) -> WorkerInfo:
         return worker_of(await self._connection.get(WorkerDocument, "workers", name))
+
+    async def drain(self, worker_id: int) -> WorkerInfo:
+        return worker_of(await self._connection.post(WorkerDocument, "workers", worker_id, "drain"))
