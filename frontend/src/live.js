@@ -19,8 +19,10 @@ function address() {
 
 function connect() {
   socket = new WebSocket(address());
-  socket.addEventListener("open", show);
-  socket.addEventListener("message", (message) => { coming = coming.then(() => read(message.data)).then(take); });
+  socket.addEventListener("open", () => { tell(false); show(); });
+  socket.addEventListener("message", (message) => {
+    coming = coming.then(() => read(message.data)).then(take).catch((problem) => console.error(problem));
+  });
   socket.addEventListener("close", (event) => {
     socket = null;
     if (event.code === 4401) location.reload();
@@ -38,12 +40,10 @@ function show() {
 }
 
 // A page comes compressed, and the same for all who see it: the token of this session is put in here.
-const TOKEN = "\u001dtoken\u001d";
-
 async function read(blob) {
   const text = await new Response(blob.stream().pipeThrough(new DecompressionStream("gzip"))).json();
   const token = document.querySelector("meta[name=csrf]")?.content ?? "";
-  return { ...text, main: text.main.replaceAll(TOKEN, token) };
+  return { ...text, main: text.main.replaceAll(text.token, token) };
 }
 
 function take(told) {

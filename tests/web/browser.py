@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 
 from tests.waiting import eventually
+from weft.web.assets import assets
 
 OPTIONS = [
     "--headless=new",
@@ -121,6 +122,8 @@ class Browser:
 @asynccontextmanager
 async def browsing() -> AsyncIterator[Browser]:
     """A new browser with one tab; a missing one skips on a laptop and fails in CI."""
+    for asset in assets().values():
+        assert asset.compressed or asset.content  # kept from here on, whoever builds the pages anew meanwhile
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         if os.environ.get("CI") == "true":

@@ -35,6 +35,11 @@ class Asset:
     def media_type(self) -> str:
         return MEDIA_TYPES[self.file.suffix]
 
+    @property
+    def is_there(self) -> bool:
+        """False once an upgrade has taken the file away from a process that was started before."""
+        return "content" in self.__dict__ or self.file.is_file()
+
     @cached_property
     def content(self) -> bytes:
         return self.file.read_bytes()

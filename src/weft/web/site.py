@@ -33,9 +33,14 @@ from weft.web.pages import (
     run,
     run_again,
     runs,
+    schedules,
     session,
     shares,
     spiders,
+    task_files,
+    task_forms,
+    task_graph,
+    tasks,
 )
 from weft.web.problems import missing, problem_page
 from weft.web.rendering import Onward, Page, compressed
@@ -68,6 +73,11 @@ for _noun in (
     projects,
     deploying,
     spiders,
+    tasks,
+    task_forms,
+    task_files,
+    task_graph,
+    schedules,
 ):
     PAGES |= _noun.PAGES
 FIXED = {path: methods for path, methods in PAGES.items() if "{" not in path}
@@ -81,11 +91,11 @@ class Site:
 
     def __init__(self, app: App, api: ASGIApp) -> None:
         self._api, self._hosts = api, Hosts(host_names(app.config))
-        self._screens = Screens(app.tail, self.page_of)
+        self.screens = Screens(app.tail, self.page_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and scope["path"] == LIVE:
-            await self._screens.converse(WebSocket(scope, receive, send), self._hosts, self._api)
+            await self.screens.converse(WebSocket(scope, receive, send), self._hosts, self._api)
             return
         if scope["type"] != "http":
             await self._api(scope, receive, send)
@@ -124,7 +134,7 @@ class Site:
         """What the page at ``path`` shows to somebody."""
         handle, values = _found(visit.request.method, path)
         visit.request.scope["path_params"] = values
-        if visit.request.method == "POST" and handle not in deploying.UPLOADS:
+        if visit.request.method == "POST" and handle not in deploying.UPLOADS | task_files.UPLOADS:
             visit.form = await read_form(visit.request)
         if handle not in OPEN:
             await visit.know_session()
@@ -182,6 +192,8 @@ def _found(method: str, path: str) -> tuple[Handle, dict[str, str]]:
 
 def _asset(path: str, accepted: str) -> Response:
     asset = assets()[path]
+    if not asset.is_there:
+        raise missing(path)
     headers = {"Cache-Control": FOR_EVER, "Vary": "Accept-Encoding"}
     if asset.compressed is not None and "gzip" in accepted:
         return Response(asset.compressed, 200, {**headers, "Content-Encoding": "gzip"}, asset.media_type)
