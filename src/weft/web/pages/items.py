@@ -53,7 +53,8 @@ async def detail(visit: Visit) -> Page:
         visit.ask("GET", f"{_api(visit)}/items/{place}"),
     )
     found, room = item.document, Room(LARGEST_SHOWN)
-    attempt = next((each for each in stats.document["items"] if each["attempt"] == found["attempt"]), {})
+    attempts = stats.document["items"]
+    attempt: dict[str, Any] = next((each for each in attempts if each["attempt"] == found["attempt"]), {})
     text, is_cut = pretty(found["data"], LARGEST_SHOWN)
     shown = {"run": run.document, "item": found, "dataset": attempt.get("dataset"), "last": attempt.get("items", 0)}
     shown |= {"text": text, "is_cut": is_cut, "page": f"/runs/{found['run_id']}/items"}
@@ -106,7 +107,8 @@ async def _fields(visit: Visit, wanted: Wanted) -> dict[str, Any]:
 def _counts(attempts: list[dict[str, Any]], wanted: Wanted) -> dict[str, Any] | None:
     """What was counted of the attempt that is shown: the last one unless another was asked for."""
     chosen = [each for each in attempts if str(each["attempt"]) == wanted.attempt]
-    return (chosen or attempts or [None])[-1]
+    known = chosen or attempts
+    return known[-1] if known else None
 
 
 def _exports(visit: Visit, wanted: Wanted) -> list[tuple[str, str]]:
