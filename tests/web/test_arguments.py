@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft.web.arguments import Field, body_of, field_of, typed_of
+from weft.web.arguments import Field, body_of, field_of, told_of, typed_of
 
 
 def argument(name: str = "pages", default: str | None = "3", annotation: str = "", doc: str = "") -> dict[str, Any]:
@@ -105,3 +105,11 @@ def test_what_a_run_was_given_stands_in_the_fields_again() -> None:
     assert typed == {"arg.country": "fr", "arg.pages": "7", "more": 'odd=["x"]', "settings": "A=1"}
     body, errors = body_of("shop", "prices", fields(), typed)
     assert (errors, body["spec"]["args"]) == ({}, {"country": "fr", "pages": "7", "odd": '["x"]'})
+
+
+def test_lines_of_a_docstring_that_tell_of_arguments_are_not_told_twice() -> None:
+    told = "country: two letters\n- pages (int): how many\n:param str other: a text"
+    doc = f"Prices.\n\nAll of them: really.\n\n{told}\n\nEnd."
+    spider = {"doc": doc, "arguments": [argument("country"), argument("pages"), argument("other")]}
+    assert told_of(spider) == "Prices.\n\nAll of them: really.\n\nEnd."
+    assert told_of({"doc": doc, "arguments": []}) == doc

@@ -9,8 +9,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from tests.access.acting import PASSWORD
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
+from tests.waiting import eventually
+from tests.web.browser import Browser, browsing
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
@@ -170,3 +173,37 @@ async def test_a_version_is_used_rolled_back_to_and_deleted(app: App, surfer: Su
     gone = await surfer.send("/projects/shop/versions/1.1", csrf | {"act": "delete"})
     assert "Version 1.1 is deleted." in (await surfer.get(gone.leads_to)).text
     assert await names(app) == ["1.0"]
+
+
+async def test_a_refused_archive_stays_chosen_in_a_browser_and_the_next_one_is_deployed(
+    app: App, surfer: Surfer, tmp_path: Path
+) -> None:
+    await app.users.create("ada", PASSWORD, DEVELOPER)
+    bad, good = tmp_path / "bad.zip", tmp_path / "good.zip"
+    bad.write_bytes(zipped(project(spider="1 / 0")))
+    good.write_bytes(zipped(project()))
+    async with browsing() as browser:
+        await browser.open(surfer.address + "/login?next=/projects/shop/deploy")
+        await browser.type("#name", "ada")
+        await browser.type("#password", PASSWORD)
+        await browser.press("main button")
+        await choose(browser, bad)
+        await browser.type("#version", "7")
+        await browser.run("document.querySelector('[data-upload] button').click()")
+        await eventually(lambda: browser.run("document.querySelector('#archive-error') !== null"), timeout=60)
+        assert "cannot be imported" in await browser.text()
+        assert await browser.run("document.querySelector('#archive').files[0].name") == "bad.zip"
+        assert await browser.run("document.querySelector('#version').value") == "7"
+        await choose(browser, good)
+        await browser.press("[data-upload] button")
+        await eventually(lambda: browser.run("location.pathname.endsWith('/versions')"), timeout=60)
+        assert "Version 7 is deployed" in await browser.text()
+        assert [each for each in browser.complaints if "422" not in each] == []
+    assert await names(app) == ["7"]
+
+
+async def choose(browser: Browser, file: Path) -> None:
+    """Choose a file, as somebody does with a mouse."""
+    root = (await browser.say("DOM.getDocument"))["root"]["nodeId"]
+    field = (await browser.say("DOM.querySelector", nodeId=root, selector="#archive"))["nodeId"]
+    await browser.say("DOM.setFileInputFiles", nodeId=field, files=[str(file)])

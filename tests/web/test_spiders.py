@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 
+from tests.access.acting import PASSWORD
 from tests.conftest import SetClock, on_sqlite
 from tests.items.pasts import crawled
 from tests.projects.making import a_version
 from tests.tasks.scene import keep
+from tests.waiting import eventually
+from tests.web.browser import browsing
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
@@ -138,3 +141,19 @@ async def test_a_spider_with_any_name_has_a_page(app: App, surfer: Surfer, clock
     assert page.status == 200
     assert "a/b ü" in page.text
     assert "not in the current version" in page.text
+
+
+async def test_the_call_follows_what_is_typed_and_the_run_is_shown_in_a_browser(app: App, surfer: Surfer) -> None:
+    await app.users.create("ada", PASSWORD, DEVELOPER)
+    await a_version(app, "shop")
+    async with browsing() as browser:
+        await browser.open(f"{surfer.address}/login?next={PAGE}/run")
+        await browser.type("#name", "ada")
+        await browser.type("#password", PASSWORD)
+        await browser.press("main button")
+        await browser.type('[name="arg.country"]', "pt")
+        await eventually(lambda: browser.run("document.querySelector('#call-cli').textContent.includes('country=pt')"))
+        await browser.press("[value=run]")
+        assert await browser.run("location.pathname") == "/runs/1"
+        assert browser.complaints == []
+    assert (await app.runs.get(1)).spec.spec["args"] == {"country": "pt"}

@@ -69,6 +69,17 @@ def field_of(argument: Mapping[str, Any]) -> Field:
     )
 
 
+def told_of(spider: Mapping[str, Any]) -> str:
+    """The docstring of a spider without the lines that tell of its arguments: these stand beside their fields."""
+    names = "|".join(re.escape(each["name"]) for each in spider["arguments"])
+    if not names:
+        return str(spider["doc"])
+    told = re.compile(
+        rf"^[ \t]*(?::param[ \t]+(?:\S+[ \t]+)?|[-*][ \t]+)?(?:{names})[ \t]*(?:\([^)]*\))?:[ \t]+\S.*$", re.M
+    )
+    return re.sub(r"\n{3,}", "\n\n", told.sub("", spider["doc"])).strip()
+
+
 def typed_of(fields: Sequence[Field], spec: Mapping[str, Any]) -> dict[str, str]:
     """What a run was given, as it stands in the fields of the form."""
     args = {name: _text(value) for name, value in (spec.get("args") or {}).items()}

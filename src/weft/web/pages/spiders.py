@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from weft.api.problems import Refused
-from weft.web.arguments import PREFIX, Field, body_of, fields_of, typed_of
+from weft.web.arguments import PREFIX, Field, body_of, fields_of, told_of, typed_of
 from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.look import look_of
@@ -21,7 +21,7 @@ from weft.web.same_call import same_call
 from weft.web.visit import Visit
 from weft.web.words import N_, Say, speaker
 
-SHOWN_RUNS = 15
+SHOWN_RUNS = 10
 CHOICES = 50
 """Versions that can be chosen."""
 BAND = "rgba(120, 140, 170, 0.16)"
@@ -44,6 +44,7 @@ async def detail(visit: Visit) -> Page | Onward:
         "project": project,
         "name": name,
         "spider": EMPTY if spider is None else spider,
+        "doc": "" if spider is None else told_of(spider),
         "is_deployed": spider is not None,
         "fields": [] if spider is None else fields_of(spider),
         "history": history,
@@ -144,6 +145,7 @@ def _form(
         "project": project,
         "name": spider["name"],
         "spider": spider,
+        "doc": told_of(spider),
         "fields": fields,
         "typed": {name: typed.get(name, "") for name in (*OTHERS, "resumable", *(field.id for field in fields))},
         "errors": {name: say(visit, text) for name, text in errors.items()},
