@@ -1,6 +1,6 @@
 // The log viewer: follows what a run prints, loads what is scrolled to, jumps between errors. The server searches; the
 // browser holds no more than MOST lines.
-import { errorIn, highlight, rowsOf, sizeOf } from "./log_rows.js";
+import { errorIn, highlight, rowsOf, showState, sizeOf } from "./log_rows.js";
 import { LogStream } from "./log_stream.js";
 
 const MOST = 5000;
@@ -30,6 +30,7 @@ class Viewer {
     this.isFollowing = !this.isOver && this.told.ends === "1" && !this.told.line;
     this.listen();
     this.settle();
+    this.body.querySelector(".log-line.current")?.scrollIntoView({ block: "center" });
     if (this.isOver) return;
     this.stream = new LogStream(this.root + this.told.stream, this.told.place, {
       take: (piece) => this.take(piece),
@@ -61,7 +62,7 @@ class Viewer {
   take(piece) {
     if (piece.attempt !== this.attempt) this.begin(piece.attempt);
     if (piece.gap) this.skip(piece.lines);
-    this.state("running");
+    showState("running", this.told);
     this.section.querySelector("[data-size]").textContent = sizeOf(Number(this.stream.place.split(".")[1]));
     if (!piece.lines.length) return;
     this.count(piece.lines.at(-1).line);
@@ -105,16 +106,9 @@ class Viewer {
     this.isOver = true;
     if (this.isFollowing) this.isFollowing = false;
     else if (this.held.length && this.newer === null) this.release();
-    this.state(told.state);
+    showState(told.state, this.told);
     this.say(told.reason ? `${this.told.over} ${told.reason}` : this.told.over);
     this.settle();
-  }
-
-  state(word) {
-    const place = document.querySelector("[data-run-state] .state");
-    if (!place || place.classList.contains(`state-${word}`)) return;
-    place.className = `state state-${word}`;
-    place.textContent = this.told[`state${word[0].toUpperCase()}${word.slice(1)}`] ?? word;
   }
 
   count(number) {

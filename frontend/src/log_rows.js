@@ -81,3 +81,11 @@ export function sizeOf(bytes) {
   }
   return bytes === 1 ? "1 byte" : `${bytes} bytes`;
 }
+
+// How the run stands, in the words of the page's language.
+export function showState(word, told) {
+  const place = document.querySelector("[data-run-state] .state");
+  if (!place || place.classList.contains(`state-${word}`)) return;
+  place.className = `state state-${word}`;
+  place.textContent = told[`state${word[0].toUpperCase()}${word.slice(1)}`] ?? word;
+}
