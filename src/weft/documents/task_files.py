@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from weft.clock import as_datetime
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import Wanted, fields_of
 from weft.tasks.model import Task
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -24,7 +24,7 @@ def file_content(wanted: Wanted) -> dict[str, Any]:
 
 def task_content(task: Task) -> dict[str, Any]:
     """All of a task that is not at its default."""
-    fields: dict[str, Any] = {"name": task.name, "project": task.project} | msgspec.to_builtins(task)
+    fields: dict[str, Any] = {"name": task.name, "project": task.project} | fields_of(task)
     schedule = fields.get("schedule")
     if schedule is not None and "once_at" in schedule:
         schedule["when"] = as_datetime(schedule.pop("once_at")).isoformat()

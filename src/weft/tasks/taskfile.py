@@ -118,17 +118,22 @@ def _content(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid("task file", str(path), f"it cannot be read: {problem}") from problem
-    if path.suffix in (".yaml", ".yml"):
-        return _yaml(text, path)
-    if path.suffix != ".toml":
-        raise Invalid("task file", str(path), "its name must end in .toml, .yaml or .yml")
+    return content(text, path.suffix, str(path))
+
+
+def content(text: str, suffix: str, name: str) -> Any:
+    """What a file of this ending says."""
+    if suffix in (".yaml", ".yml"):
+        return _yaml(text, name)
+    if suffix != ".toml":
+        raise Invalid("task file", name, "its name must end in .toml, .yaml or .yml")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise Invalid("task file", str(path), f"it is not TOML: {problem}") from problem
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raise Invalid("task file", name, f"it is not TOML: {problem}") from problem
 
 
-def _yaml(text: str, path: Path) -> Any:
+def _yaml(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -144,4 +149,4 @@ def _yaml(text: str, path: Path) -> Any:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         why = " ".join(str(problem).split())
-        raise Invalid("task file", str(path), f"it is not YAML: {why}") from problem
+        raise Invalid("task file", name, f"it is not YAML: {why}") from problem

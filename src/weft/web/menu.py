@@ -34,6 +34,11 @@ MENU = (
 )
 
 
+UNDER = {"schedules": "tasks"}
+"""Nouns whose pages stand under another one in the menu."""
+
+
 def noun_of(path: str) -> str:
     """What a page is about: the first part of its address."""
-    return path.split("/")[1] or "overview"
+    noun = path.split("/")[1] or "overview"
+    return UNDER.get(noun, noun)
