@@ -16,6 +16,8 @@ from tests.web.surfing import Shown, Surfer
 from tests.webhooks.receiving import Receiver
 from weft.access.model import Role
 from weft.app import App
+from weft.web.pages.webhooks import MEANINGS
+from weft.web.rendering import sentence
 from weft.webhooks.circuit import FAILURES_TO_OPEN
 
 pytestmark = on_sqlite
@@ -181,3 +183,12 @@ async def test_the_json_of_webhooks_is_what_the_api_answers(app: App, surfer: Su
     await made(app, URL + "?a=<b>")
     assert (await surfer.get("/webhooks.json")).data == (await surfer.get("/v1/webhooks")).data
     assert html.escape(URL + "?a=<b>") in (await surfer.get("/webhooks")).text
+
+
+async def test_every_kind_of_event_is_said_in_every_language(surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    spoken = {each: (await surfer.get("/webhooks/new", Accept_Language=each)).text for each in ("en", "zh", "ja")}
+    assert [kind for kind in MEANINGS if not all(f"<code>{kind}</code>" in page for page in spoken.values())] == []
+    english = [html.escape(sentence(meaning)).replace("&#x27;", "&#39;") for meaning in MEANINGS.values()]
+    assert [text for text in english if text not in spoken["en"]] == []
+    assert [text for text in english if text in spoken["zh"] or text in spoken["ja"]] == []

@@ -23,6 +23,8 @@ SAID = {
     "deleted": N_("The webhook and the log of its deliveries are gone."),
 }
 """What a page says after something was done, by the word in its address."""
+MEANINGS = {kind: meaning.partition("; data:")[0] for kind, meaning in KINDS.items()}
+"""What each kind of event says; what data it has is for programs."""
 CHANGES = {"enable": ({"active": True}, "enabled"), "disable": ({"active": False}, "disabled")}
 
 
@@ -116,7 +118,7 @@ async def act(visit: Visit) -> Onward:
 
 
 def _form(visit: Visit, typed: dict[str, Any], *, seen: str = "", errors: dict[str, str] | None = None) -> Page:
-    shown = {"typed": typed, "errors": errors or {}, "seen": seen, "kinds": KINDS, "is_new": "id" not in typed}
+    shown = {"typed": typed, "errors": errors or {}, "seen": seen, "kinds": MEANINGS, "is_new": "id" not in typed}
     shown["is_admin"] = may_somewhere(visit.session, "admin")
     return Page("webhooks/form.html", shown, typed, status=422 if errors else 200)
 
