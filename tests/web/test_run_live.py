@@ -79,7 +79,7 @@ async def test_a_run_is_followed_from_start_to_finish_without_a_reload(tmp_path:
         assert "state-queued" in seen
         items = (await app.items.stats(run_id))[-1].items
         assert items > 0
-        await eventually(lambda: has_text(browser, ".figures", str(items)))
+        await eventually(lambda: has_text(browser, ".run-figures", str(items)))
         assert await browser.run("document.querySelectorAll('.curve .uplot canvas').length") >= 2
         assert "First item" in await browser.text(".timeline-of-run")
         assert await browser.run("document.querySelector('#calls ~ details:last-of-type').open")
