@@ -57,6 +57,14 @@ async def test_what_is_wrong_with_a_new_password_stands_beside_its_field(surfer:
     assert (await surfer.get("/account")).status == 200
 
 
+async def test_passwords_can_not_be_guessed_on_the_page_of_the_account(surfer: Surfer) -> None:
+    await surfer.log_in()
+    fields = (await surfer.get("/account")).fields
+    pages = [await surfer.send("/account/password", fields | CURRENT | {"current": f"guess {n}"}) for n in range(7)]
+    assert all(page.status == 422 and 'id="current-error"' in page.text for page in pages)
+    assert "Too many logins have failed" in pages[-1].text
+
+
 async def test_sessions_are_listed_and_one_elsewhere_is_ended(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:

@@ -8,9 +8,9 @@ import shlex
 
 import pytest
 
-from tests.conftest import on_sqlite
+from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import Hand, submit_many
-from tests.web.surfing import Surfer
+from tests.web.surfing import Surfer, surfing
 from weft import __version__
 from weft.access.model import Role
 from weft.app import App
@@ -143,6 +143,14 @@ async def test_enrolling_shows_one_command_with_a_token_that_lets_one_worker_in(
     assert (key.name, key.labels) == ("home-1", ("eu", "home"))
     assert (page.status, page.headers["Cache-Control"]) == (200, "no-store")
     assert token not in (await surfer.get("/settings/keys")).text
+
+
+async def test_behind_a_proxy_the_command_names_the_path_of_weft(another_app: OpenApp) -> None:
+    async with surfing(await another_app(trusted_proxies="127.0.0.1")) as surfer:
+        await surfer.log_in(grants=ADMIN)
+        fields = (await surfer.get("/workers/enrol")).fields | {"capacity": "1", "hours": "1"}
+        page = await surfer.send("/workers/enrol", fields, X_Forwarded_Prefix="/weft", X_Forwarded_Proto="https")
+        assert f"--connect {surfer.address.replace('http:', 'https:')}/weft --capacity 1</pre>" in page.text
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ async def change_password(visit: Visit) -> Page | Onward:
     try:
         answer = await visit.ask("PUT", "/v1/session/password", body=body)
     except Refusal as refusal:
-        return await _account(visit, errors=faults(refusal, "current", "new"))
+        wrong = faults(refusal, "current", "new")
+        if refusal.problem.status == 429:  # it is about the password that was guessed at
+            wrong = {"current": refusal.problem.detail}
+        return await _account(visit, errors=wrong)
     return Onward("/login?next=%2Faccount", {"Set-Cookie": answer.headers["set-cookie"]})
 
 
