@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
+from tests.items.scene import Spider, start
 from tests.items.yielding import Crawl, crawled
+from tests.runs.acting import Hand
 from tests.web.browser import browsing
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
@@ -140,6 +142,26 @@ async def test_an_export_gives_what_is_shown(app: App, surfer: Surfer) -> None:
     assert [re.search(r"format=(\w+)", each)[1] for each in links] == list(FORMATS)  # type: ignore[index]
     exported = await surfer.get(links[FORMATS.index("csv")])
     assert exported.text.splitlines() == ["title,sku", "tea 1,T1", "tea 12,T12"]
+
+
+async def test_items_of_each_attempt_are_shown_where_there_were_several(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    lost = await start(app, retries=3)
+    await lost.yields({"n": 1}, {"n": 2})
+    await lost.hand.lose()
+    other = await Hand.join(app, "other")
+    again = Spider(other, await other.lease_one())
+    await again.yields({"n": 7})
+    path, attempt = f"/runs/{lost.run_id}/items", again.lease.attempt
+
+    async def numbers(query: str) -> list[str]:
+        page = await surfer.get(path + query)
+        return re.findall(r'<td data-name="n" class="num"><span class="value number" dir="auto">(\d)', page.text)
+
+    assert f'href="{path}?attempt={attempt}"' in (await surfer.get(path)).text
+    assert await numbers("") == ["7"]
+    assert await numbers("?attempt=1") == ["1", "2"]
+    assert await numbers("?attempt=all") == ["1", "2", "7"]
 
 
 async def test_a_run_without_items_says_so(app: App, surfer: Surfer) -> None:
