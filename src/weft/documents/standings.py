@@ -122,16 +122,17 @@ class StandingDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def history_document(project: str, spider: str, found: History) -> HistoryDocument:
-    runs, counts, times = found.runs, _good(found.runs, "items"), _good(found.runs, "seconds")
+    runs = found.runs
+    usual, before = _usual(runs)
     return HistoryDocument(
         project=project,
         spider=spider,
-        runs=[_past(each, runs[place + 1 :]) for place, each in enumerate(runs)],
+        runs=[_past(each, before[place]) for place, each in enumerate(runs)],
         tasks=list(found.tasks),
         is_flaky=is_flaky([each.state for each in runs]),
         last_good_run_id=next((each.run_id for each in runs if each.state == WELL), None),
-        usual_items=_band(items_band(counts)),
-        usual_seconds=_band(seconds_band(times)),
+        usual_items=usual[0],
+        usual_seconds=usual[1],
         fields=[
             FillDocument(name=each.name, shares=each.shares)
             for each in fills(run.profile for run in runs[:MOST_LOOKED_AT] if run.profile is not None)
@@ -159,21 +160,37 @@ def standing_document(
     )
 
 
-def _past(run: Past, before: Sequence[Past]) -> PastDocument:
-    usual = {
-        "usual_items": _band(items_band(_good(before, "items"))),
-        "usual_seconds": _band(seconds_band(_good(before, "seconds"))),
-    }
-    names = [name for name in PastDocument.__struct_fields__ if name not in usual]
-    fields = {name: getattr(run, name) for name in names}
-    times = {name: iso(fields[name]) for name in names if name.endswith("_at")}
-    return PastDocument(**fields | times | usual)
+Usual = tuple[BandDocument | None, BandDocument | None]
+"""Of items, and of seconds."""
 
 
-def _good(runs: Sequence[Past], figure: str) -> list[float]:
-    """A figure of the last runs that succeeded, newest first."""
-    found = [getattr(each, figure) for each in runs[: 2 * MOST_LOOKED_AT] if each.state == WELL]
-    return [each for each in found if each is not None][:MOST_LOOKED_AT]
+def _usual(runs: Sequence[Past]) -> tuple[Usual, list[Usual]]:
+    """What is usual after all of these runs, and what was before each of them, newest first."""
+    counts: list[float] = []
+    times: list[float] = []
+    known: Usual = (None, None)
+    before: list[Usual] = []
+    for run in reversed(runs):
+        before.append(known)
+        if run.state == WELL and run.seconds is not None:
+            counts, times = [run.items, *counts[: MOST_LOOKED_AT - 1]], [run.seconds, *times[: MOST_LOOKED_AT - 1]]
+            known = _band(items_band(counts)), _band(seconds_band(times))
+    return known, before[::-1]
+
+
+def _past(run: Past, usual: Usual) -> PastDocument:
+    fields = {name: getattr(run, name) for name in _COPIED}
+    return PastDocument(
+        **fields,
+        queued_at=iso(run.queued_at) or "",
+        started_at=iso(run.started_at),
+        finished_at=iso(run.finished_at),
+        usual_items=usual[0],
+        usual_seconds=usual[1],
+    )
+
+
+_COPIED = [name for name in PastDocument.__struct_fields__ if not name.endswith("_at") and not name.startswith("usual")]
 
 
 def _band(band: Band | None) -> BandDocument | None:

@@ -22,6 +22,8 @@ from weft.web.visit import Visit
 from weft.web.words import N_, Say, speaker
 
 SHOWN_RUNS = 10
+LOOKED_BACK = 60
+"""Runs that charts and numbers are made from."""
 CHOICES = 50
 """Versions that can be chosen."""
 BAND = "rgba(120, 140, 170, 0.16)"
@@ -90,7 +92,7 @@ def one(project: str, spider: str) -> str:
 
 
 async def _history(visit: Visit) -> dict[str, Any]:
-    query = {"spider": visit.path("spider")}
+    query = {"spider": visit.path("spider"), "limit": str(LOOKED_BACK)}
     found = await visit.ask("GET", f"/v1{address(visit.path('project'))}/history", query=query)
     return dict(found.document)
 
