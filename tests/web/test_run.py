@@ -261,3 +261,13 @@ async def test_the_same_start_is_shown_as_curl_command_and_python(app: App, surf
     assert f"curl -X POST {surfer.address}/v1/runs" in page
     assert """weft tasks run shop/prices -p 'country=it'"'"'s'""" in page
     assert """await weft.tasks.start('shop', 'prices', {'country': "it's"})""" in page
+
+
+async def test_a_run_that_was_given_very_much_is_repeated_by_its_number(app: App, surfer: Surfer) -> None:
+    run_id = await submit(app, spec={"fail": "x" * 200_000})
+    await surfer.log_in()
+    page = await surfer.get(f"/runs/{run_id}")
+    assert len(page.text) < 30_000
+    assert f"curl -X POST {surfer.address}/v1/runs/{run_id}/again" in page.text
+    assert f"weft runs again {run_id}" in page.text
+    assert f"await weft.runs.again({run_id})" in page.text

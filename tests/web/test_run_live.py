@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.access.acting import PASSWORD
+from tests.runs.acting import submit
 from tests.servers.server import free_port
 from tests.waiting import eventually
 from tests.web.browser import Browser, browsing
@@ -20,6 +21,11 @@ from weft.web.site import Site
 from weft.workers.heart import Heart
 
 MINUTE = 60.0
+HOSTILE = (
+    "</pre></dd><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    + "\u202e" + "שלום" * 40 + "👩\u200d👩\u200d👧" * 30 + "Donaudampfschifffahrt" * 40
+)  # fmt: skip
+NARROWER = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 STATE = "document.querySelector('.run-heading .state').className"
 SEES = """
 window.seen = new Set([document.querySelector('.run-heading .state').className]);
@@ -84,6 +90,21 @@ async def test_a_run_is_followed_from_start_to_finish_without_a_reload(tmp_path:
         assert "First item" in await browser.text(".timeline-of-run")
         assert await browser.run("document.querySelector('#calls ~ details:last-of-type').open")
         assert browser.complaints == []
+        await shows_hostile_values_as_text(app, browser, address)
+
+
+async def shows_hostile_values_as_text(app: App, browser: Browser, address: str) -> None:
+    """On a phone: nothing runs, nothing is wider than the screen."""
+    spec = {"fail": HOSTILE, HOSTILE: {HOSTILE: [HOSTILE]}, "args": {HOSTILE: HOSTILE}}
+    run_id = await submit(app, spec=spec, tags=("a" * 60,), labels=("b" * 60,))
+    await app.runs.cancel(run_id, HOSTILE)
+    for width, dark in ((390, True), (1280, False)):
+        await browser.size(width, dark=dark)
+        await browser.open(f"{address}/runs/{run_id}")
+        assert HOSTILE[:80] in await browser.run("document.querySelector('main').textContent")
+        assert await browser.run(NARROWER), f"it is wider than {width}"
+        assert "owned" not in await browser.run("document.title")
+    assert browser.complaints == []
 
 
 async def has_text(browser: Browser, selector: str, text: str) -> bool:

@@ -46,6 +46,14 @@ def same_call(address: str, body: Mapping[str, Any]) -> SameCall:
     return SameCall(_curl(address, body), _cli(body), _python(address, body))
 
 
+def again_call(address: str, run_id: int) -> SameCall:
+    """What repeats a run as it was: for one that was given more than a command should hold."""
+    place = f"{address}/v1/runs/{run_id}/again"
+    curl = f'curl -X POST {shlex.quote(place)} \\\n  -H "Authorization: Bearer $WEFT_KEY"'
+    call = f"print(await weft.runs.again({run_id}))"
+    return SameCall(curl, f"weft runs again {run_id}", PYTHON.format(imports="", address=address, call=call))
+
+
 def started_as(run: Mapping[str, Any]) -> dict[str, Any]:
     """What to ask for, so that a run like this one starts."""
     told = run["spec"]

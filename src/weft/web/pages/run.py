@@ -14,7 +14,7 @@ from weft.web.inside import Refusal
 from weft.web.look import look_of
 from weft.web.rendering import Live, Onward, Page
 from weft.web.rights import may
-from weft.web.same_call import same_call, started_as
+from weft.web.same_call import SameCall, again_call, same_call, started_as
 from weft.web.visit import Visit
 from weft.web.words import N_, speaker
 
@@ -27,7 +27,9 @@ LOOKED_THROUGH = 100
 SHOWN_LINES, MOST_ROWS = 12, 3
 LONGEST_LINE, LONGEST_ERROR, LONGEST_VALUE = 400, 8000, 1000
 """Characters that are shown."""
-MOST_VALUES = 60
+LONGEST_NAME, MOST_VALUES = 100, 60
+LONGEST_CALL = 3000
+"""Characters of what a run was given that stand in a command."""
 MOST_ATTEMPTS = 10
 GRAVE = ("ERROR", "CRITICAL")
 PARTS = ("", "/stats", "/samples", "/comparison")
@@ -87,7 +89,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
         "result": "" if run["result"] is None else cut(pretty(run["result"]), LONGEST_ERROR),
         "attempts": run["attempts"][-MOST_ATTEMPTS:][::-1],
         **_log_shown(run, lines),
-        "calls": same_call(_base(visit), started_as(run)),
+        "calls": _calls(visit, run),
         "said": _said(visit, run),
         "refused": "" if refusal is None else refusal.problem.detail,
         **_rights(visit, run),
@@ -155,7 +157,7 @@ def values_of(run: Document) -> list[tuple[str, str, str]]:
             found += [(name, inner, each) for inner, each in value.items()]
         else:
             found.append(("spec", name, value))
-    return [(place, name[:LONGEST_VALUE], cut(as_text(value), LONGEST_VALUE)) for place, name, value in found][
+    return [(place, cut(name, LONGEST_NAME), cut(as_text(value), LONGEST_VALUE)) for place, name, value in found][
         :MOST_VALUES
     ]
 
@@ -208,9 +210,11 @@ def _error(line: Document) -> dict[str, Any]:
     }
 
 
-def _base(visit: Visit) -> str:
-    url = visit.request.url
-    return f"{url.scheme}://{url.netloc}{visit.prefix}"
+def _calls(visit: Visit, run: Document) -> SameCall:
+    url, body = visit.request.url, started_as(run)
+    address = f"{url.scheme}://{url.netloc}{visit.prefix}"
+    is_long = len(msgspec.json.encode(body)) > LONGEST_CALL
+    return again_call(address, run["id"]) if is_long else same_call(address, body)
 
 
 PAGES = {"/runs/{run_id}": {"GET": detail, "POST": act}}
