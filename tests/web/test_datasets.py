@@ -63,6 +63,19 @@ async def test_datasets_are_listed_with_what_came_last(app: App, surfer: Surfer)
     assert (await surfer.get("/datasets.json")).data == listed
 
 
+async def test_very_many_things_are_counted_when_somebody_wants_to_know(
+    app: App, surfer: Surfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await surfer.log_in()
+    await crawled(app, [tea(1), tea(2), tea(3)])
+    assert "count all" not in (await surfer.get(PAGE)).text
+    monkeypatch.setattr("weft.items.datasets.MOST_COUNTED", 2)
+    page = await surfer.get(PAGE)
+    assert "over 2" in page.text
+    assert f'href="{PAGE}?count=1"' in page.text
+    assert "over 2" not in (await surfer.get(f"{PAGE}?count=1")).text
+
+
 async def test_an_empty_list_says_how_a_dataset_comes_to_be(surfer: Surfer) -> None:
     await surfer.log_in()
     assert "The first item that a spider yields makes one" in (await surfer.get("/datasets")).text

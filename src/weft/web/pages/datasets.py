@@ -48,7 +48,7 @@ async def things(visit: Visit) -> Page:
     """What is in a dataset, newest first: all of it, or what was new, changed or gone in the last run."""
     wanted, errors = Wanted.of(visit), dict[str, str]()
     dataset, newest, fields = await asyncio.gather(
-        visit.ask("GET", api(visit), query={"count": "false"}),
+        visit.ask("GET", api(visit), query={"count": "true" if "count" in visit.query else "false"}),
         visit.ask("GET", f"{api(visit)}/runs", query={"limit": str(RUNS)}),
         visit.ask("GET", f"{api(visit)}/fields", query={"sample": SAMPLE}),
     )
