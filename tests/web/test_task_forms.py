@@ -194,6 +194,24 @@ async def test_what_the_form_has_no_field_for_is_kept_with_a_change(app: App, de
     assert (task.dedup, task.retry, task.after, task.log_bytes) == (FULL.dedup, FULL.retry, (), 1000)
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        Task(name="go", project="shop", kind="spider", spec={"spider": "x", "args": {"a": "1=2", "b": "c d"}}),
+        Task(name="go", project="shop", kind="shell", spec={"argv": ["echo", "a b", "'", "", "ü"]}),
+        Task(name="go", project="shop", kind="shell", spec={"script": "a\n\n  b"}, paused=True),
+        noop("go", "2030-01-31 08:00:30", project="shop"),
+        noop("go", "@every 1d2h3m4s5ms", project="shop"),
+        noop("go", {"when": "30 2 * * 1", "zone": "Asia/Tokyo", "misfire": "all"}, project="shop"),
+    ],
+)
+async def test_no_task_is_changed_by_a_form_that_is_sent_back(app: App, developer: Surfer, task: Task) -> None:
+    await keep(app, task)
+    page = await developer.get("/tasks/shop/go/edit")
+    assert (await developer.send("/tasks/shop/go/edit", page.fields | typed(page))).status == 303
+    assert (await app.tasks.get("shop", "go")).task == task
+
+
 async def test_a_task_that_was_changed_meanwhile_is_not_overwritten(app: App, developer: Surfer) -> None:
     await keep(app, noop("go", project="shop"))
     page = await developer.get("/tasks/shop/go/edit")

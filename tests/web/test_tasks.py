@@ -160,6 +160,7 @@ async def test_a_window_is_back_filled_in_the_time_of_the_schedule(app: App, dev
     assert (late.status, 'id="to-error"' in late.text, 'value="2030-01-01T00:00"' in late.text) == (422, True, True)
     none = await developer.send("/tasks/shop/prices", fields | {"from": "soon", "to": "2026-05-31T02:30"})
     assert none.status == 422
+    assert (await developer.send("/tasks/shop/prices", fields | window | {"zone": "Mars/Base"})).status == 422
 
 
 async def test_a_task_is_deleted_only_as_it_was_seen(app: App, developer: Surfer) -> None:

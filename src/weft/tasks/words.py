@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from cronsim.explain import explain
 
@@ -33,6 +34,7 @@ def sentence(schedule: Schedule) -> str:
     return f"once at {local(schedule.once_at, schedule.zone)}"
 
 
+@lru_cache(maxsize=4096)
 def cron_sentence(expression: str) -> str:
     told = explain(cron.parse(expression).expression)
     told = told[0].lower() + told[1:]

@@ -64,7 +64,7 @@ def typed_of(task: Mapping[str, Any]) -> dict[str, str]:
     fields["paused"] = "yes" if task["paused"] else ""
     fields["command"] = str(spec.get("script") or shlex.join(map(str, spec.get("argv") or ())))
     fields |= {"url": str(spec.get("url", "")), "spider": str(spec.get("spider", ""))}
-    fields["args"] = "\n".join(f"{name}={value}" for name, value in (spec.get("args") or {}).items())
+    fields["args"] = _lines(spec.get("args"))
     return fields | _schedule_fields(schedule)
 
 
@@ -105,7 +105,8 @@ def _spec(kind: str, typed: Mapping[str, str], before: Mapping[str, Any]) -> dic
     if kind == "http":
         return {"url": typed.get("url", "").strip()}
     if kind == "spider":
-        return {"spider": typed.get("spider", "").strip(), "args": _args(typed.get("args", "")) or None}
+        same = typed.get("args", "") == _lines(before.get("args"))
+        return {"spider": typed.get("spider", "").strip(), **({} if same else {"args": _args(typed.get("args", ""))})}
     return {}
 
 
@@ -120,6 +121,10 @@ def _command(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
         except ValueError as problem:
             raise Wrong("command", f"the command cannot be read: {problem}") from problem
     return {"argv": None, "script": text.strip("\n")}
+
+
+def _lines(args: Mapping[str, Any] | None) -> str:
+    return "\n".join(f"{name}={value}" for name, value in (args or {}).items())
 
 
 def _args(text: str) -> dict[str, str]:

@@ -38,7 +38,8 @@ async def calendar(visit: Visit) -> Page:
     query |= {name: asked[name] for name in ("project", "after") if asked[name]}
     found = NOTHING
     try:
-        found = (errors and NOTHING) or (await visit.ask("GET", "/v1/schedules/calendar", query=query)).document
+        if not errors:
+            found = (await visit.ask("GET", "/v1/schedules/calendar", query=query)).document
     except Refusal as refusal:
         errors = faults(refusal, "zone", "since", "project", also=frozenset({403, 404}))
     kept = {name: asked[name] for name in ("zone", "project") if asked[name]}
@@ -104,7 +105,7 @@ def _first(day: date, view: str) -> date:
 
 def _title(day: date, view: str) -> str:
     first = _first(day, view)
-    return f"{day:%Y-%m}" if view == "month" else f"{first} – {first + timedelta(days=6)}"
+    return f"{day:%Y-%m}" if view == "month" else f"{first} – {first + timedelta(days=6):%m-%d}"
 
 
 def _ways(day: date, view: str, kept: Mapping[str, str], today: date) -> dict[str, str]:

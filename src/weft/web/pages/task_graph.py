@@ -12,7 +12,8 @@ from weft.web.task_texts import ON
 from weft.web.visit import Visit
 
 MOST_DRAWN = 120
-"""A picture of more tasks than this helps nobody; the list has them all."""
+"""A picture of more tasks than this helps nobody; the list has more of them."""
+MOST_LISTED = 300
 
 
 async def graph(visit: Visit) -> Page:
@@ -33,7 +34,8 @@ async def graph(visit: Visit) -> Page:
         "before": before,
         "project": project,
         "errors": errors,
-        "is_whole": found["is_whole"],
+        "is_whole": found["is_whole"] and len(nodes) <= MOST_LISTED,
+        "most": MOST_LISTED,
         "on": ON,
         "ons": {(each["source"], each["target"]): each["on"] for each in found["edges"]},
         "drawn": drawn(list(nodes), edges) if 0 < len(nodes) <= MOST_DRAWN else None,

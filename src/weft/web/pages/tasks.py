@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from weft.tasks.parameters import from_text
+from weft.tasks.zones import zone_named
 from weft.web.faults import faults
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Onward, Page
@@ -127,7 +128,7 @@ async def _resume(visit: Visit) -> int:
 
 
 async def _backfill(visit: Visit) -> int:
-    zone = ZoneInfo(visit.form.get("zone", "UTC"))
+    zone = zone_named(visit.form.get("zone", "UTC"))
     window = {name: _moment(visit.form.get(name, ""), zone) for name in ("from", "to")}
     return len((await visit.ask("POST", f"{_api(visit)}/backfill", body=window)).document["run_ids"])
 
@@ -213,10 +214,12 @@ def _seconds(run: Mapping[str, Any]) -> float | None:
     return (datetime.fromisoformat(run["finished_at"]) - datetime.fromisoformat(run["started_at"])).total_seconds()
 
 
-def said(visit: Visit) -> tuple[str, str] | None:
-    """The sentence that the address asks for, and the number in it."""
-    text, count = SAID.get(visit.query.get("said", "")), visit.query.get("count", "0")
-    return None if text is None else (text, count if count.isdigit() and len(count) < 20 else "0")
+def said(visit: Visit) -> tuple[str, str, str] | None:
+    """The sentence that the address asks for, the number in it, and the word that asked for it."""
+    word, count = visit.query.get("said", ""), visit.query.get("count", "0")
+    if word not in SAID:
+        return None
+    return SAID[word], count if count.isascii() and count.isdigit() and len(count) < 20 else "0", word
 
 
 def _address(visit: Visit) -> str:
