@@ -20,14 +20,16 @@ from weft.clock import SECOND, Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.events import Event
 from weft.items import activity_store
-from weft.position import WINDOW, Position
+from weft.position import Position
 
 NOTABLE = ("run_drifted", "ticks_missed", "worker_lost", "breaker_opened", "letter_kept")
 """Kinds of events that somebody should look at."""
 MOST_NOTABLE = 100
-PIECE = 10_000
+PIECE = 5_000
 """How many events one look backwards reads."""
 MOST_READ = 200_000
+LATE = 1_000
+"""Among how many of the newest ids some may be missing that are still to come."""
 MOST_BEHIND = 50_000
 """Who is further behind begins anew."""
 DAY = seconds(86_400)
@@ -103,7 +105,7 @@ class Activity:
         return [each for each in seen if projects is None or each.project in projects]
 
     def _end(self, tx: Transaction) -> tuple[Position, dict[int, int]]:
-        return Position.at_end(events.newest_ids(tx, WINDOW), self._clock()), activity_store.running(tx)
+        return Position.at_end(events.newest_ids(tx, LATE), self._clock()), activity_store.running(tx)
 
     def _forwards(self, tx: Transaction) -> bool:
         """Count what is new; False where that is too much."""
