@@ -1,7 +1,7 @@
 // The log viewer: follows what a run prints, loads what is scrolled to, jumps between errors. The server searches; the
 // browser holds no more than MOST lines.
 import { errorIn, highlight, rowsOf, showState, sizeOf } from "./log_rows.js";
-import { LogStream } from "./log_stream.js";
+import { LogStream, linesOf } from "./log_stream.js";
 
 const MOST = 5000;
 const AT_END = 24;
@@ -17,20 +17,18 @@ class Viewer {
     this.section = section;
     this.told = section.dataset;
     this.root = document.documentElement.dataset.root;
-    this.box = section.querySelector(".log-box");
-    this.body = section.querySelector("[data-lines]");
-    this.follow = section.querySelector("[data-follow]");
+    const [box, body, follow] = [".log-box", "[data-lines]", "[data-follow]"].map((each) => section.querySelector(each));
+    Object.assign(this, { box, body, follow });
     this.attempt = Number(this.told.attempt);
-    this.older = Number(this.told.older) || null;
-    this.newer = Number(this.told.newer) || null;
+    [this.older, this.newer] = [this.told.older, this.told.newer].map((each) => Number(each) || null);
     this.total = this.lastNumber();
-    this.held = [];
-    this.isLoading = false;
+    Object.assign(this, { held: [], isLoading: false, steps: 0 });
     this.isOver = !this.told.stream;
     this.isFollowing = !this.isOver && this.told.ends === "1" && !this.told.line;
     this.listen();
     this.settle();
     this.body.querySelector(".log-line.current")?.scrollIntoView({ block: "center" });
+    this.searchOn();
     if (this.isOver) return;
     this.stream = new LogStream(this.root + this.told.stream, this.told.place, {
       take: (piece) => this.take(piece),
@@ -52,8 +50,8 @@ class Viewer {
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest?.("input, textarea, select") || document.querySelector("dialog[open]")) return;
-      if (event.key === "n") this.jump("next");
-      else if (event.key === "p") this.jump("previous");
+      const way = { n: "next", p: "previous" }[event.key];
+      if (way) this.jump(way);
       else if (event.key === "f" && !this.isOver) this.setFollowing(!this.isFollowing);
     });
   }
@@ -188,6 +186,16 @@ class Viewer {
     }
     this.isLoading = false;
     this.settle();
+    if (way === "older") this.searchOn();
+  }
+
+  // A search looks at a part of a long log; it goes on by itself until there is a screenful.
+  searchOn() {
+    if (!this.told.searched) return;
+    const isFull = this.box.scrollHeight > this.box.clientHeight;
+    this.say(this.older === null || isFull ? "" : this.told.searched.replace("{line}", this.older));
+    if (this.older !== null && !isFull && this.steps++ < MOST_STEPS) this.load("older");
+    if (this.older === null) this.section.querySelector("[data-nothing] .empty-subtitle")?.replaceChildren(this.told.none);
   }
 
   // The end was loaded; what the stream brought meanwhile is part of it.
@@ -196,12 +204,8 @@ class Viewer {
     this.held = this.held.filter((each) => each.line > last);
   }
 
-  async ask(query) {
-    const url = new URL(this.root + this.told.more, location.href);
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    const answer = await fetch(url, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(answer.statusText);
-    return answer.json();
+  ask(query) {
+    return linesOf(this.root + this.told.more, query);
   }
 
   // Following.

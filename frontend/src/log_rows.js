@@ -8,6 +8,7 @@ export function rowsOf(lines, model, here, cutWords) {
 function rowOf(line, row, here, cutWords) {
   row.dataset.line = line.line;
   row.id = `L${line.line}`;
+  row.classList.toggle("plain", !line.level);
   if (line.level) row.classList.add(`level-${line.level.toLowerCase()}`);
   const number = row.querySelector(".at-line");
   number.textContent = line.line;

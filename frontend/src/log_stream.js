@@ -52,3 +52,12 @@ export class LogStream {
     document.querySelector("#away").hidden = !isAway;
   }
 }
+
+// A page of lines that the stream has not brought.
+export async function linesOf(address, query) {
+  const url = new URL(address, location.href);
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+  const answer = await fetch(url, { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(answer.statusText);
+  return answer.json();
+}

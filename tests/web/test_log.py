@@ -5,17 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
-from tests.waiting import eventually
-from tests.web.browser import browsing
 from tests.web.surfing import Shown, Surfer
-from tests.workers.acting import ended, working
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.runs.log_shelf import keep_log
@@ -250,57 +245,3 @@ async def test_a_log_is_only_for_those_who_may_see_its_run(app: App, surfer: Sur
     await surfer.log_in(grants={"other": Role.ADMIN})
     for each in (path, f"{path}/errors", f"{path}.json", "/runs/999/log", "/runs/x/log"):
         assert (await surfer.get(each)).status == 404
-
-
-SCRIPT = r"""
-echo begun
-while [ ! -e "$GO" ]; do sleep 0.05; done
-echo '2026-11-16 01:02:03 [shop] ERROR: the price is missing'
-for number in $(seq 300); do echo "line $number"; done
-printf '%s\n' "$HOSTILE"
-while [ ! -e "$STOP" ]; do sleep 0.05; done
-echo over
-"""
-TOP = "document.querySelector('.log-box').scrollTop = -document.querySelector('.log-box').scrollHeight"
-FOLLOWS = "document.querySelector('[data-follow]').getAttribute('aria-pressed')"
-CURRENT = "document.querySelector('.log-line.current')?.innerText ?? ''"
-SEEN = "document.querySelector('[data-lines]').innerText"
-PRESS = "document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{}', bubbles: true}}))"
-
-
-async def test_a_run_is_followed_live_in_a_browser(app: App, surfer: Surfer, tmp_path: Path) -> None:
-    go, stop = tmp_path / "go", tmp_path / "stop"
-    env = {"HOSTILE": HOSTILE, "GO": str(go), "STOP": str(stop)}
-    await app.users.create("ada", PASSWORD, {EVERYWHERE: Role.VIEWER})
-    async with working(app), browsing() as browser:
-
-        async def sees(script: str, words: str) -> None:
-            async def seen() -> bool:
-                return words in str(await browser.run(script))
-
-            await eventually(seen, timeout=60)
-
-        run_id = await submit(app, kind="shell", spec={"script": SCRIPT, "env": env})
-        await browser.size(1280)
-        await browser.open(f"{surfer.address}/login?next=/runs/{run_id}/log")
-        await browser.type("#name", "ada")
-        await browser.type("#password", PASSWORD)
-        await browser.press("main button")
-        await sees(SEEN, "begun")
-        assert await browser.run(FOLLOWS) == "true"
-        go.touch()
-        await sees(SEEN, HOSTILE)
-        assert await browser.run("document.querySelector('.log-box').scrollTop") == 0
-        await browser.run(TOP)
-        await sees(FOLLOWS, "false")
-        await browser.run(PRESS.format("p"))
-        await sees(CURRENT, "the price is missing")
-        assert (await browser.run("location.search + location.hash")) == "?attempt=1&line=2#L2"
-        stop.touch()
-        await ended(app, run_id)
-        await sees("document.querySelector('[data-run-state]').innerText", "succeeded")
-        await sees(SEEN, "over")
-        await browser.run(PRESS.format("n"))
-        await sees("document.querySelector('[data-status]').innerText", "No error comes later.")
-        assert await browser.run("document.title") == f"Log of run {run_id} · weft"
-        assert browser.complaints == []

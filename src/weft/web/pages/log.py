@@ -19,8 +19,8 @@ GRAVE = ("ERROR", "CRITICAL")
 FILTERS = ("attempt", "level", "logger", "text", "pattern")
 PLACES = ("before", "after")
 ENDED = ("succeeded", "failed", "cancelled")
-LINES = 200
-"""How many a page has."""
+LINES, MORE_LINES = 200, 500
+"""How many a page has, and how many more are loaded where somebody scrolls."""
 WIDTH, WHOLE_WIDTH = 2000, 60_000
 """Characters of a line that are shown, and of one that is asked for by itself."""
 MOST_STEPS = 64
@@ -145,7 +145,7 @@ def _shown(visit: Visit, run: Document, lines: Document, asked: Document) -> dic
         "is_at_end": is_at_end,
         "kept_bytes": _kept_bytes(run, attempt),
         "stream": f"{api}/stream?{urlencode({**without, 'format': 'lines', 'width': WIDTH})}" if follows else "",
-        "more": f"{api}/lines?{urlencode({**query, 'attempt': attempt, 'limit': LINES, 'width': WIDTH})}",
+        "more": f"{api}/lines?{urlencode({**query, 'attempt': attempt, 'limit': MORE_LINES, 'width': WIDTH})}",
         "found": f"{api}?{urlencode({**query, 'attempt': attempt})}" if searched else "",
     }
 
