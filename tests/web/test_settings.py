@@ -153,6 +153,18 @@ async def test_roles_of_a_user_are_saved_unless_somebody_else_was_faster(app: Ap
     assert (await app.users.get("bob")).grants == {"shop": Role.DEVELOPER}
 
 
+async def test_a_user_who_is_called_new_has_a_page(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    await app.users.create("new", PASSWORD, {})
+    assert 'href="/settings/users/NEW"' in (await surfer.get("/settings/users")).text
+    page = await surfer.get("/settings/users/NEW")
+    assert ('action="/settings/users/NEW"' in page.text, "Save the roles" in page.text) == (True, True)
+    assert (
+        await typed(surfer, "/settings/users/NEW", ("act", "deactivate"))
+    ).leads_to == "/settings/users/NEW?said=inactive"
+    assert not (await app.users.get("new")).active
+
+
 async def test_a_user_is_kept_out_let_in_again_and_given_a_password(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=ADMIN)
     await app.users.create("bob", PASSWORD, {"shop": Role.VIEWER})

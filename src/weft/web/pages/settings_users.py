@@ -26,7 +26,8 @@ async def listing(visit: Visit) -> Page:
     after = visit.query.get("after", "")
     found = (await visit.ask("GET", "/v1/users", query={"after": after} if after else {})).document
     more = "" if found["next"] is None else "/settings/users?" + urlencode({"after": found["next"]})
-    shown = {"users": found["items"], "more": more, "first": "/settings/users" if after else ""}
+    users = [each | {"page": _page(each["name"])} for each in found["items"]]
+    shown = {"users": users, "more": more, "first": "/settings/users" if after else ""}
     return Page("settings/users.html", shown | tabs_of(visit, USERS), found)
 
 
@@ -78,14 +79,14 @@ def _beside(refusal: Refusal, *fields: str) -> dict[str, str]:
 
 
 def _done(visit: Visit, word: str) -> Onward:
-    return Onward("/settings/users/" + quote(visit.path("name"), safe="") + f"?said={word}")
+    return Onward(f"{_page(visit.path('name'))}?said={word}")
 
 
 async def _detail(visit: Visit, *, said: str = "", errors: dict[str, str] | None = None) -> Page:
     answer = await visit.ask("GET", f"/v1{_address(visit)}")
     user = answer.document
     grants = grants_of(visit.form) if visit.form.get("act") == "roles" else user["grants"]
-    shown = {"user": user, "seen": answer.headers["etag"], "said": said, "errors": errors or {}}
+    shown = {"user": user, "page": _page(user["name"]), "seen": answer.headers["etag"], "said": said, "errors": errors or {}}
     shown |= {"rows": rows_of(grants), "roles": ROLES, "projects": await _projects(visit)}
     return Page("settings/user.html", shown | tabs_of(visit, USERS), user, status=422 if errors else 200)
 
@@ -98,6 +99,11 @@ async def _form(visit: Visit, typed: dict[str, Any], *, errors: dict[str, str] |
 
 async def _projects(visit: Visit) -> list[str]:
     return [each["name"] for each in (await visit.ask("GET", "/v1/projects")).document["items"]]
+
+
+def _page(name: str) -> str:
+    """Where a user's page is. Names are the same in capital letters, so one who is called new has a page as well."""
+    return "/settings/users/" + ("NEW" if name == "new" else quote(name, safe=""))
 
 
 def _address(visit: Visit) -> str:
