@@ -86,8 +86,8 @@ async def _detail(visit: Visit, *, said: str = "", errors: dict[str, str] | None
     answer = await visit.ask("GET", f"/v1{_address(visit)}")
     user = answer.document
     grants = grants_of(visit.form) if visit.form.get("act") == "roles" else user["grants"]
-    shown = {"user": user, "page": _page(user["name"]), "seen": answer.headers["etag"], "said": said, "errors": errors or {}}
-    shown |= {"rows": rows_of(grants), "roles": ROLES, "projects": await _projects(visit)}
+    shown = {"user": user, "seen": answer.headers["etag"], "said": said, "errors": errors or {}}
+    shown |= {"page": _page(user["name"]), "rows": rows_of(grants), "roles": ROLES, "projects": await _projects(visit)}
     return Page("settings/user.html", shown | tabs_of(visit, USERS), user, status=422 if errors else 200)
 
 
