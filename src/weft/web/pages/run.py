@@ -20,8 +20,8 @@ from weft.web.words import N_, speaker
 
 Document = Mapping[str, Any]
 
-EVERY_SECONDS = 2.0
-"""How often the page of a run that goes on is made anew."""
+EVERY_SECONDS = {"queued": 10.0, "running": 2.0}
+"""How often the page of a run that is not over is made anew, also where nothing was told."""
 LOOKED_THROUGH = 100
 """Lines at the end of a log among which the last error is looked for."""
 SHOWN_LINES, MOST_ROWS = 12, 3
@@ -112,8 +112,8 @@ def address_of(visit: Visit) -> str:
 
 
 def _live(run: Document) -> Live:
-    """A run that is over changes no more, but for what is found out about it."""
-    return Live(kinds=("run_",), run_id=run["id"], every_seconds=0.0 if run["state"] in ENDED else EVERY_SECONDS)
+    """A run that is over changes no more, but for what is found out about it, and one that waits changes seldom."""
+    return Live(kinds=("run_",), run_id=run["id"], every_seconds=EVERY_SECONDS.get(run["state"], 0.0))
 
 
 def _rights(visit: Visit, run: Document) -> dict[str, bool]:
