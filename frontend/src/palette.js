@@ -1,14 +1,18 @@
 // The command palette: Ctrl K (or ⌘ K, or /) opens it; it knows every page, and asks the server for things by name.
 const dialog = document.querySelector("#palette");
+const PAUSE = 120;
+const SVG = "http://www.w3.org/2000/svg";
 
 if (dialog) {
   const field = dialog.querySelector("input");
   const list = dialog.querySelector("[role=listbox]");
+  const nothing = dialog.querySelector(".palette-none");
+  const kinds = JSON.parse(dialog.dataset.kinds);
   const pages = [...list.children];
   let asked = 0;
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select, [contenteditable=true]");
+    const typing = event.target.closest?.("input, textarea, select, [contenteditable=true]");
     const called = event.key === "k" && (event.ctrlKey || event.metaKey);
     if (called || (event.key === "/" && !typing)) {
       event.preventDefault();
@@ -40,15 +44,26 @@ if (dialog) {
 
   async function find() {
     const words = field.value.trim().toLowerCase();
-    const matching = pages.filter((each) => words.split(/\s+/).every((word) => each.textContent.toLowerCase().includes(word)));
-    list.replaceChildren(...matching);
-    choose(list.firstElementChild);
-    if (!words) return;
     const number = ++asked;
+    const matching = pages.filter((each) => words.split(/\s+/).every((word) => each.textContent.toLowerCase().includes(word)));
+    fill(matching);
+    if (!words) return;
+    await new Promise((done) => setTimeout(done, PAUSE));
+    if (number !== asked) return;
     const answer = await fetch(`${document.documentElement.dataset.root}/find.json?q=${encodeURIComponent(words)}`);
     if (!answer.ok || number !== asked) return;
-    for (const each of (await answer.json()).found) list.append(entry(each));
-    if (!list.querySelector("[aria-selected=true]")) choose(list.firstElementChild);
+    const found = (await answer.json()).found.map(entry);
+    if (number !== asked) return;
+    fill([...matching, ...found]);
+    nothing.hidden = list.children.length > 0;
+  }
+
+  function fill(entries) {
+    const chosen = list.querySelector("[aria-selected=true] a")?.href;
+    list.replaceChildren(...entries);
+    nothing.hidden = true;
+    entries.forEach((each, place) => { each.id = `palette-${place}`; });
+    choose(entries.find((each) => each.querySelector("a").href === chosen) ?? entries[0]);
   }
 
   function entry(each) {
@@ -59,12 +74,21 @@ if (dialog) {
     place.className = "palette-entry";
     link.href = document.documentElement.dataset.root + each.page;
     link.tabIndex = -1;
-    link.textContent = each.name;
-    kind.className = "text-secondary";
-    kind.textContent = each.kind;
-    link.append(" ", kind);
+    kind.className = "hint";
+    kind.textContent = kinds[each.kind] ?? each.kind;
+    link.append(icon(each.kind === "spider" ? "spider" : `${each.kind}s`), each.name, " ", kind);
     place.append(link);
     return place;
+  }
+
+  function icon(name) {
+    const drawn = document.createElementNS(SVG, "svg");
+    const use = document.createElementNS(SVG, "use");
+    drawn.setAttribute("class", "icon");
+    drawn.setAttribute("aria-hidden", "true");
+    use.setAttribute("href", `${dialog.dataset.icons}#${name}`);
+    drawn.append(use);
+    return drawn;
   }
 
   function move(step) {
@@ -75,6 +99,7 @@ if (dialog) {
 
   function choose(place) {
     for (const each of list.children) each.setAttribute("aria-selected", each === place);
+    field.setAttribute("aria-activedescendant", place?.id ?? "");
     place?.scrollIntoView({ block: "nearest" });
   }
 }

@@ -60,12 +60,12 @@ async def furnish(app: App, clock: Any) -> dict[str, Any]:
     time = Ticking(clock)
     time.to(9 * DAY)
     await _deploy(app, "1.0", (PRICES, STOCK), {"DOWNLOAD_DELAY": 1.0}, time)
-    time.to(2 * DAY)
+    time.to(8 * DAY)
     await _deploy(app, "1.1", (PRICES, STOCK, REVIEWS), {"DOWNLOAD_DELAY": 0.5, "CONCURRENT_REQUESTS": 16}, time)
     await _tasks(app)
     hand = await _join(app, "north-1", ("gpu",))
     values = await _history(app, hand, time)
-    time.to(40 * SECOND)
+    time.to(90 * MINUTE)
     south = await _join(app, "south-2", ())
     values |= await _now(app, south, time)
     values |= await _people(app) | await _messages(app)
@@ -193,7 +193,13 @@ async def _history(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
 
 
 async def _now(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
-    """What runs, waits and was cancelled."""
+    """What has ended within the hour, what runs, waits and was cancelled."""
+    for minutes in range(58, 8, -5):
+        time.to(minutes * MINUTE)
+        lease = await _started(app, hand, "stock", params={"shop": "berlin"})
+        time.to(minutes * MINUTE - 40 * SECOND)
+        await Spider(hand, lease).send(lines(_items(4 + minutes % 7 * 3, minutes), at=time.clock()), stats=_stats(40))
+        await hand.end(lease, "failed" if minutes == 23 else "succeeded", reason="timed out" if minutes == 23 else "")
     time.to(5 * MINUTE)
     cancelled = await submit(app, project="shop", task="tidy", kind="shell", spec={"script": "sleep 60"})
     await app.runs.cancel(cancelled, "cancelled by user:ada")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
 from tests.projects.making import a_version
 from tests.tasks.scene import keep, noop
+from tests.waiting import eventually
+from tests.web.browser import browsing
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 
+pytestmark = on_sqlite
 
-@on_sqlite
+FOUND = "document.querySelector('#palette-found').textContent"
+
+
 async def test_what_was_found_leads_to_its_page(app: App, surfer: Surfer) -> None:
     await a_version(app, "shop")
     await keep(app, noop("shop-front", None, project="shop"), noop("at-the-shop", None, project="bank"))
@@ -25,3 +31,23 @@ async def test_what_was_found_leads_to_its_page(app: App, surfer: Surfer) -> Non
     assert "Look for anything" in (await surfer.get("/find")).text
     assert (await surfer.get("/find?q=" + "x" * 300)).status == 200
     assert (await surfer.get("/find?q=%00")).status == 422
+
+
+async def test_the_palette_finds_a_task_with_the_keyboard_alone(app: App, surfer: Surfer) -> None:
+    await keep(app, noop("shop-front", None, project="shop"))
+    await app.users.create("ada", PASSWORD, {EVERYWHERE: Role.VIEWER})
+    async with browsing() as browser:
+        await browser.open(surfer.address + "/login?next=/find")
+        await browser.type("#name", "ada")
+        await browser.type("#password", PASSWORD)
+        await browser.press("main button.btn-primary")
+        for kind in ("rawKeyDown", "keyUp"):
+            await browser.say("Input.dispatchKeyEvent", type=kind, modifiers=2, key="k", code="KeyK")
+        assert await browser.run("document.querySelector('#palette').open && document.activeElement.type") == "search"
+        await browser.say("Input.insertText", text="front")
+        await eventually(lambda: browser.run(f"{FOUND}.includes('shop-front')"))
+        assert await browser.run("document.activeElement.getAttribute('aria-activedescendant')") == "palette-0"
+        for kind in ("rawKeyDown", "keyUp"):
+            await browser.say("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13)
+        await eventually(lambda: browser.run("location.pathname === '/tasks/shop/shop-front'"))
+        assert browser.complaints == []
