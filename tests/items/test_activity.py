@@ -86,6 +86,15 @@ async def test_what_is_too_much_is_read_piece_by_piece(
     assert clock() - seconds(11) < found.known_since < clock()
 
 
+async def test_what_was_before_is_known_however_late_somebody_asks(app: App, clock: SetClock) -> None:
+    found, hand = Activity(app.db, clock), await Hand.join(app)
+    clock.forward(3 * 86_400)
+    await submit(app)
+    await hand.end(await hand.lease_one())
+    await found.catch_up()
+    assert sum(found.series(HOUR_STEP).succeeded) == 1
+
+
 async def test_who_is_far_behind_begins_anew(app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "MOST_BEHIND", 5)
     found, hand = await seen(app, clock), await Hand.join(app)

@@ -79,7 +79,7 @@ class Activity:
                 self._begin()
             if self._position is None:
                 position, self._so_far = await self._db.read(self._end)
-                self._position, self._low = position, position.high + 1
+                self._position, self._low, self.known_since = position, position.high + 1, self._clock()
             if self._low > 1 and self._read < MOST_READ and self.known_since > self._clock() - DAY:
                 await self._db.read(self._backwards)
             self._forget()
