@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import aiohttp
 import msgspec
 
 from tests.access.acting import PASSWORD
-from tests.conftest import SetClock, on_sqlite
+from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
 from tests.waiting import eventually
 from tests.web.browser import Browser, browsing
-from tests.web.surfing import Shown, Surfer
+from tests.web.surfing import Shown, Surfer, surfing
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 
@@ -28,7 +29,7 @@ async def uploaded(surfer: Surfer, archive: bytes | None, name: str = "shop", **
     page = await surfer.get(f"/projects/{name}/deploy")
     form = aiohttp.FormData()
     if archive is not None:
-        form.add_field("archive", archive, filename="shop.zip", content_type="application/zip")
+        form.add_field("archive", io.BytesIO(archive), filename="shop.zip", content_type="application/zip")
     for field, value in (page.fields | typed).items():
         form.add_field(field, value)
     if archive is None:
@@ -43,7 +44,7 @@ async def names(app: App) -> list[str]:
 async def test_an_archive_is_deployed_from_a_page(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
     done = await uploaded(surfer, zipped(project()), version="1.0")
-    assert done.leads_to == "/projects/shop/versions?said=deployed&version=1.0"
+    assert done.leads_to == "/projects/shop/versions/1.0?said=deployed"
     page = await surfer.get(done.leads_to)
     assert "Version 1.0 is deployed" in page.text
     assert "user:ada" in page.text
@@ -86,6 +87,17 @@ async def test_a_form_without_an_archive_or_with_no_archive_in_it_is_told_so(app
     plain = await surfer.send("/projects/shop/deploy", (await surfer.get("/projects/shop/deploy")).fields)
     assert plain.status == 415
     assert await names(app) == []
+
+
+async def test_an_archive_that_is_too_large_is_told_so_beside_its_field(another_app: OpenApp) -> None:
+    app = await another_app(largest_archive_bytes=1000)
+    async with surfing(app) as surfer:
+        await surfer.log_in(grants=DEVELOPER)
+        page = await uploaded(surfer, b"x" * 3_000_000, version="1.0")
+    assert page.status == 413
+    assert "An archive may have at most 1000 bytes." in page.text
+    assert 'id="archive-error"' in page.text
+    assert 'value="1.0"' in page.text
 
 
 async def test_a_deploy_needs_the_token_of_the_form(app: App, surfer: Surfer) -> None:
@@ -196,7 +208,7 @@ async def test_a_refused_archive_stays_chosen_in_a_browser_and_the_next_one_is_d
         assert await browser.run("document.querySelector('#version').value") == "7"
         await choose(browser, good)
         await browser.press("[data-upload] button")
-        await eventually(lambda: browser.run("location.pathname.endsWith('/versions')"), timeout=60)
+        await eventually(lambda: browser.run("location.pathname.endsWith('/versions/7')"), timeout=60)
         assert "Version 7 is deployed" in await browser.text()
         assert [each for each in browser.complaints if "422" not in each] == []
     assert await names(app) == ["7"]

@@ -19,8 +19,8 @@ from weft.api.problems import Problem, Refused
 from weft.web.inside import PASSED_ON, Answer, Refusal
 from weft.web.visit import Form, Visit
 
-LARGEST = 1 << 30
-"""Bytes of a form with its file; of an archive the API takes as much as it is set to."""
+LARGEST = 2_100_000_000
+"""Bytes of a form with its file: more than an archive may ever have; the API takes as much as it is set to."""
 FORM_SECONDS, PIECE_SECONDS = 900.0, 60.0
 PIECE = 1 << 18
 MOST_FIELDS = 20

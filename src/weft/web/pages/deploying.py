@@ -81,7 +81,7 @@ async def form(visit: Visit) -> Page:
 
 
 async def deploy(visit: Visit) -> Page | Onward:
-    """Deploy the archive that was sent; where it is refused, what was typed is still there."""
+    """Deploy the archive that was sent and show what it changes; where it is refused, what was typed is still there."""
     project = visit.path("project")
     if not may(visit.session, "developer", project):
         raise Refused("not_allowed", f"to deploy to project {project} needs the role developer there")
@@ -102,7 +102,7 @@ async def deploy(visit: Visit) -> Page | Onward:
         if refused.code not in ("too_large", "too_slow", "bad_request"):
             raise
         return await _form(visit, {"archive": str(refused)}, status=422)
-    return Onward(_said(project, "deployed", deployed["version"]))
+    return Onward(one(project, deployed["version"]) + "?said=deployed")
 
 
 def one(project: str, version: str) -> str:
@@ -150,6 +150,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
         "changes": changes,
         "errors": errors,
         "facts": FACTS,
+        "said": SAID.get(visit.query.get("said", ""), ""),
         "problem": "" if refusal is None else refusal.problem.detail,
         "may_deploy": may(visit.session, "developer", project),
     }
