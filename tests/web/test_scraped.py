@@ -64,6 +64,10 @@ def test_what_differs_is_told_field_by_field() -> None:
     assert found["text"].after.text.startswith("…" + "x" * 40 + "b")
 
 
+def test_json_shows_signs_that_would_turn_the_rest_of_a_line() -> None:
+    assert pretty({"file": "\u202egnp.exe\u2069"}, 100)[0] == '{\n  "file": "\\u202egnp.exe\\u2069"\n}'
+
+
 def test_json_of_what_is_deep_and_wide_stays_small() -> None:
     wide: Any = [1] * 40_000
     for _ in range(190):

@@ -21,6 +21,8 @@ LARGEST_PRETTY = 50_000
 """Bytes of JSON that are written with a line for each value: deep in an item each line begins with many blanks."""
 AROUND = 40
 """Characters that stay before the place where two long texts differ."""
+TURNING = {sign: f"\\u{sign:04x}" for sign in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
+"""Signs that turn the direction of what follows; in JSON they would turn its quotes and commas as well."""
 MOST_COLUMNS = 8
 """Columns of a table whose reader has chosen none."""
 MOST_CHOSEN = 40
@@ -120,7 +122,7 @@ def pretty(value: Any, most: int) -> tuple[str, bool]:
     written = msgspec.json.encode(value)
     if len(written) <= LARGEST_PRETTY:
         written = msgspec.json.format(written, indent=2)
-    text = written.decode()
+    text = written.decode().translate(TURNING)
     return text[:most], len(text) > most
 
 
