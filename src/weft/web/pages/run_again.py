@@ -187,6 +187,7 @@ def _page(
         "way": way,
         "typed": typed,
         "errors": errors or {},
+        "spider": str(run["spec"]["spec"].get("spider") or "") if run["kind"] == "spider" else "",
         "may_start": may(visit.session, "operator", run["project"]) if by_task else is_developer,
         "may_change_spec": is_developer and way != "spec",
     }
