@@ -171,6 +171,8 @@ async def test_a_view_is_saved_shown_to_all_and_deleted_by_its_maker(app: App, s
     assert (await surfer.send("/runs", forget)).status == 403
     await surfer.log_in("root", {"*": Role.ADMIN})
     mine = await surfer.get("/runs")
+    for odd in ("x", "", "../runs/1", "9" * 30):
+        assert (await surfer.send("/runs", forget | {"csrf": mine.fields["csrf"], "view": odd})).status == 404
     await surfer.send("/runs", forget | {"csrf": mine.fields["csrf"]})
     assert await app.views.all("runs") == []
 

@@ -33,7 +33,7 @@ class RemoteRuns:
         self._connection = connection
 
     async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
-        """Runs newest first. ``where`` may name project, task, kind, state, trigger, outcome and correlation_id."""
+        """Runs newest first. ``where`` may name whatever the API can filter by (``listing.FILTERS``)."""
         found: list[Run] = []
         after = None if before is None else cursor(before)
         while len(found) < limit:

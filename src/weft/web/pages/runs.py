@@ -6,7 +6,7 @@ import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from weft.runs.model import Outcome, RunState, Trigger
 from weft.web.inside import Refusal
@@ -66,7 +66,7 @@ async def _acts(visit: Visit, verb: str, kept: dict[str, str]) -> dict[str, str]
         await visit.ask("POST", "/v1/views", body=body)
         return {"said": "saved"}
     if verb == "forget":
-        await visit.ask("DELETE", f"/v1/views/{int(visit.form.get('view', '0') or 0)}")
+        await visit.ask("DELETE", "/v1/views/" + quote(visit.form.get("view", ""), safe=""))
         return {"said": "deleted"}
     if not chosen or verb not in ("cancel", "again"):
         return {}
