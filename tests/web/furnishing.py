@@ -11,6 +11,7 @@ from sqlalchemy import insert
 from tests.intake.letter_making import kept
 from tests.items.scene import Spider, lines
 from tests.runs.acting import Hand, submit
+from weft import __version__
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.clock import SECOND, Moment, now
@@ -110,7 +111,7 @@ async def _tasks(app: App) -> None:
 
 
 async def _join(app: App, name: str, labels: tuple[str, ...]) -> Hand:
-    card = Card(name=name, host=f"{name}.example", pid=4711, version="0.6.0", capacity=8, labels=labels)
+    card = Card(name=name, host=f"{name}.example", pid=4711, version=__version__, capacity=8, labels=labels)
     return Hand(app, await app.protocol.join(card), name)
 
 
@@ -136,6 +137,7 @@ def _items(count: int, run: int) -> list[dict[str, Any]]:
 
 def _stats(requests: int, errors: int = 0) -> dict[str, Any]:
     told = {"downloader/request_count": requests, "response_received_count": requests, "log_count/ERROR": errors}
+    told["downloader/response_count"] = requests
     told |= {"weft/memory_bytes": 52_000_000 + requests * 40_000, "downloader/response_bytes": requests * 18_000}
     return told | {"downloader/response_status_count/200": requests, "downloader/response_status_count/503": errors}
 
