@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 import yaml
@@ -18,6 +19,7 @@ from tests.web.test_task_forms import FULL, typed
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.tasks.model import After, Task
+from weft.web.task_texts import definition
 
 pytestmark = on_sqlite
 
@@ -63,7 +65,10 @@ async def test_an_import_shows_the_difference_before_it_changes_anything(app: Ap
     assert (page.status, sorted(shown)) == (200, ["change", "delete", "settings"])
     assert typed(page)["text"].strip() == TOML.strip()
     assert (await app.tasks.get("shop", "go")).task.schedule is None
-    answer = await imported(surfer, fields | {"act": "apply"})
+    for unseen in ({}, {"seen": page.fields["seen"], "prune": ""}, {"seen": page.fields["seen"], "text": TOML + "#"}):
+        assert (await imported(surfer, fields | {"act": "apply"} | unseen)).status == 200
+        assert len(await app.tasks.all()) == 2
+    answer = await imported(surfer, fields | {"act": "apply", "seen": page.fields["seen"]})
     assert answer.leads_to == "/tasks?said=applied&count=3"
     assert [each.task.name for each in await app.tasks.all()] == ["go"]
 
@@ -71,7 +76,7 @@ async def test_an_import_shows_the_difference_before_it_changes_anything(app: Ap
 async def test_a_file_that_is_sent_is_read_by_its_ending(app: App, developer: Surfer) -> None:
     page = await imported(developer, {"act": "check", "text": "", "format": "toml"}, ("tasks.yml", YAML))
     assert (page.text.count('class="change change-create"'), typed(page)["format"]) == (2, "yaml")
-    await imported(developer, {"act": "apply", "text": YAML, "format": "yaml"})
+    await imported(developer, {"act": "apply", "text": YAML, "format": "yaml", "seen": page.fields["seen"]})
     assert (await app.tasks.get("shop", "go")).task.after == (After("first", "any"),)
 
 
@@ -125,3 +130,11 @@ async def test_toml_that_cannot_say_a_task_names_the_format_that_can(app: App, d
     answer = await developer.get("/tasks/export?format=toml")
     assert (answer.status, "take YAML" in answer.text) == (422, True)
     assert "YAML" in (await developer.get("/tasks/shop/open")).text
+
+
+async def test_the_definition_of_a_page_is_that_of_the_task(app: App, developer: Surfer) -> None:
+    await keep(app, noop("go", project="shop"), FULL)
+    shown = (await developer.get("/tasks/shop/full.json")).data
+    content = definition(msgspec.json.decode(shown)["task"])
+    assert content["retry"] == {"count": 2, "factor": 3.0, "on": ["failed"]}
+    assert "paused" not in content

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
@@ -21,7 +20,6 @@ from weft.app import App
 from weft.runs.model import Retry
 from weft.tasks.model import After, Dedup, Task
 from weft.tasks.schedule import Schedule
-from weft.web.task_texts import definition
 
 pytestmark = on_sqlite
 
@@ -55,9 +53,12 @@ async def developer(surfer: Surfer) -> Surfer:
     return surfer
 
 
+async def form(surfer: Surfer, page: str) -> dict[str, str]:
+    return (await surfer.get(page)).fields
+
+
 async def sent(surfer: Surfer, page: str, fields: Mapping[str, str]) -> Shown:
-    form = (await surfer.get(page)).fields
-    return await surfer.send(page, {"csrf": form["csrf"], "revision": form.get("revision", "")} | fields)
+    return await surfer.send(page, await form(surfer, page) | fields)
 
 
 def typed(page: Shown) -> dict[str, str]:
@@ -252,19 +253,23 @@ async def test_a_preview_without_a_script_shows_the_form_with_its_times(app: App
     assert await app.tasks.all() == []
 
 
+async def test_a_form_without_the_token_of_its_page_changes_nothing(app: App, developer: Surfer) -> None:
+    await keep(app, noop("go", project="shop"))
+    go = "/tasks/shop/go"
+    acts = [("/tasks", "pause_all"), ("/tasks/new", ""), (f"{go}/edit", ""), (go, "run"), (go, "pause"), (go, "delete")]
+    for path, act in acts:
+        fields = FORM | {"act": act, "revision": "1", "name": "new", "csrf": "x" * 43}
+        assert (await developer.send(path, fields)).status == 403
+    assert (await developer.send(go, await form(developer, go) | {"act": "dance"})).status == 422
+    stored = await app.tasks.all()
+    assert [(each.task.name, each.task.paused, each.revision) for each in stored] == [("go", False, 1)]
+
+
 async def test_who_may_not_make_tasks_there_is_told_beside_the_project(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants={"blog": Role.DEVELOPER, "shop": Role.OPERATOR})
     answer = await sent(surfer, "/tasks/new", FORM)
     assert (answer.status, 'id="project-error"' in answer.text) == (422, True)
     assert await app.tasks.all() == []
-
-
-async def test_the_definition_of_a_page_is_that_of_the_task(app: App, developer: Surfer) -> None:
-    await keep(app, noop("go", project="shop"), FULL)
-    shown = (await developer.get("/tasks/shop/full.json")).data
-    content = definition(msgspec.json.decode(shown)["task"])
-    assert content["retry"] == {"count": 2, "factor": 3.0, "on": ["failed"]}
-    assert "paused" not in content
 
 
 async def test_the_form_previews_what_is_typed_and_makes_a_task(app: App, surfer: Surfer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -34,11 +35,12 @@ async def import_page(visit: Visit) -> Page:
 
 
 async def take(visit: Visit) -> Page | Onward:
-    """Tell what a file would change; change it where that was asked for."""
+    """Tell what a file would change; change it where that was asked for by somebody who has seen just that."""
     async with uploaded(visit, "file") as file:
         text, ending = await _sent(visit, file)
     typed = {"text": text, "format": ending, "prune": visit.form.get("prune", "")}
-    applies = visit.form.get("act") == "apply"
+    seen = hashlib.sha256(repr(sorted(typed.items())).encode(errors="replace")).hexdigest()
+    applies = visit.form.get("act") == "apply" and visit.form.get("seen") == seen
     query = {"dry_run": "false" if applies else "true", "prune": "true" if typed["prune"] else "false"}
     try:
         body = await asyncio.to_thread(read, text, ending)
@@ -49,7 +51,7 @@ async def take(visit: Visit) -> Page | Onward:
         return _page(typed, faults(refusal, "text", also=frozenset({403})))
     if applies:
         return Onward(f"/tasks?said=applied&count={len(told['changes'])}")
-    return _page(typed, told=told)
+    return _page({**typed, "seen": seen}, told=told)
 
 
 async def _sent(visit: Visit, file: UploadFile | None) -> tuple[str, str]:
@@ -92,7 +94,7 @@ def _check_size(content: Any) -> None:
 
 
 def _page(typed: Mapping[str, str], errors: Mapping[str, str] | None = None, told: Any = None) -> Page:
-    shown = {"typed": {"text": "", "prune": "", **typed}, "errors": errors or {}, "told": told}
+    shown = {"typed": {"text": "", "prune": "", "seen": "", **typed}, "errors": errors or {}, "told": told}
     document = told or {"errors": errors or {}}
     return Page("tasks/import.html", shown, document, status=422 if errors else 200)
 

@@ -12,8 +12,8 @@ from weft.web.faults import TOLD_BESIDE
 from weft.web.inside import Refusal
 from weft.web.pages.schedules import previewed, written
 from weft.web.rendering import Onward, Page
-from weft.web.rights import projects_of
-from weft.web.task_fields import OTHER, Wrong, beside, task_of, typed_of
+from weft.web.rights import may, projects_of
+from weft.web.task_fields import Wrong, beside, task_of, typed_of
 from weft.web.task_texts import MISFIRE, OVERLAP, definition
 from weft.web.visit import Visit
 
@@ -68,23 +68,18 @@ async def _save(visit: Visit, task: Mapping[str, Any] | None) -> Page | Onward:
     except Wrong as wrong:
         errors = {wrong.field: str(wrong)}
     except Refusal as refusal:
-        if refusal.problem.status not in TOLD_BESIDE | {403}:
+        is_elsewhere = task is None and not may(visit.session, "developer", project)
+        if refusal.problem.status not in TOLD_BESIDE and not (refusal.problem.status == 403 and is_elsewhere):
             raise
-        field = beside(refusal.problem.field or "", _FIELDS)
-        errors = {"text" if is_text else _beside_name(refusal, field): refusal.problem.detail}
+        field = "project" if is_elsewhere else beside(refusal.problem.field or "", _FIELDS)
+        why = refusal.problem.detail.rpartition(f"({name}): ")[2]
+        errors = {"text" if is_text else field: why}
     else:
         word = "made" if task is None else "saved"
         return Onward(f"/tasks/{quote(project, safe='')}/{quote(name, safe='')}?said={word}")
     if is_text:
         return _text_page(visit, task, visit.form["text"], errors)
     return await _form(visit, task, visit.form, errors)
-
-
-def _beside_name(refusal: Refusal, field: str) -> str:
-    """A new task whose name is taken is wrong in its name."""
-    if refusal.problem.status == 412 and refusal.headers.get("etag") is None and field == OTHER:
-        return OTHER
-    return "project" if refusal.problem.status == 403 else field
 
 
 def _named(visit: Visit, task: Mapping[str, Any] | None, told: Mapping[str, Any]) -> tuple[str, str]:
@@ -125,6 +120,7 @@ async def _form(
         "kinds": KINDS if task is None or task["kind"] in KINDS else (*KINDS, task["kind"]),
         "projects": projects_of(visit.session, "developer"),
         "schedule": schedule,
+        "when": written(typed),
         "problem": "" if "when" in told or "zone" in told else problem,
         "overlap": OVERLAP,
         "misfire": MISFIRE,

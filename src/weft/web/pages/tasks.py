@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from weft.errors import Invalid
 from weft.tasks.parameters import from_text
 from weft.tasks.zones import zone_named
 from weft.web.faults import faults
@@ -69,7 +70,7 @@ async def listing(visit: Visit) -> Page:
 async def act_on_many(visit: Visit) -> Onward:
     """Pause or resume the tasks that were chosen, or all of the project that is shown, or all."""
     verb, _, scope = visit.form.get("act", "").partition("_")
-    verb = "resume" if verb == "resume" else "pause"
+    _check(verb, ("pause", "resume"))
     project = visit.form.get("project", "").strip()
     chosen: dict[str, Any] = {"tasks": visit.form.every("selected")}
     if scope == "all":
@@ -89,11 +90,12 @@ async def detail(visit: Visit) -> Page:
 async def act(visit: Visit) -> Page | Onward:
     """Run, pause, resume, back-fill or delete a task; then show it."""
     verb = visit.form.get("act", "")
+    _check(verb, ("delete", *_DEEDS))
     try:
         if verb == "delete":
             await visit.ask("DELETE", _api(visit), headers={"if-match": f'"{visit.form.get("revision", "")}"'})
             return Onward("/tasks?said=deleted")
-        count = await _DEEDS.get(verb, _run)(visit)
+        count = await _DEEDS[verb](visit)
     except Refusal as refusal:
         names = [name for name in visit.form if name.startswith(PARAM)]
         if verb == "backfill":
@@ -104,6 +106,11 @@ async def act(visit: Visit) -> Page | Onward:
             errors = {f"{PARAM}{name}" if f"{PARAM}{name}" in names else name: why for name, why in told.items()}
         return await _detail(visit, errors=errors)
     return Onward(f"{_address(visit)}?said={verb}&count={count}")
+
+
+def _check(verb: str, known: Collection[str]) -> None:
+    if verb not in known:
+        raise Invalid("act", verb, f"it must be one of {', '.join(known)}")
 
 
 async def _run(visit: Visit) -> int:
