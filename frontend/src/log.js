@@ -1,6 +1,6 @@
 // The log viewer: follows what a run prints, loads what is scrolled to, jumps between errors. The server searches; the
 // browser holds no more than MOST lines.
-import { errorIn, highlight, rowsOf, showState, sizeOf } from "./log_rows.js";
+import { errorIn, highlight, placed, rowsOf, showState, sizeOf } from "./log_rows.js";
 import { LogStream, linesOf } from "./log_stream.js";
 
 const MOST = 5000;
@@ -27,7 +27,7 @@ class Viewer {
     this.isFollowing = !this.isOver && this.told.ends === "1" && !this.told.line;
     this.listen();
     this.settle();
-    this.body.querySelector(".log-line.current")?.scrollIntoView({ block: "center" });
+    placed(this.box, this.body.querySelector(".log-line.current"));
     this.searchOn();
     if (this.isOver) return;
     this.stream = new LogStream(this.root + this.told.stream, this.told.place, {
@@ -285,7 +285,7 @@ class Viewer {
     this.body.querySelector(".log-line.current")?.classList.remove("current");
     row.classList.add("current");
     this.isFollowing = false;
-    row.scrollIntoView({ block: "center" });
+    placed(this.box, row);
     history.replaceState(null, "", row.querySelector(".at-line").href);
     this.settle();
   }

@@ -59,6 +59,13 @@ function rangeOf(node, start, length) {
   return range;
 }
 
+// A page from a line on begins at its top. A row is shown twice, since the height of lines that were never seen is a guess.
+export function placed(box, row) {
+  if (box.classList.replace("from-top", "was-from-top")) box.scrollTop = -box.scrollHeight;
+  row?.scrollIntoView({ block: "center" });
+  requestAnimationFrame(() => row?.scrollIntoView({ block: "center" }));
+}
+
 // The next error, or the last one before: seen from the current line, else from what is on the screen.
 export function errorIn(body, box, way) {
   const errors = [...body.querySelectorAll(".level-error, .level-critical")];
