@@ -40,9 +40,11 @@ export class LogStream {
     clearTimeout(this.timer);
   }
 
+  // Who is not logged in any more is asked to, by the page.
   lost() {
     this.close();
     this.tell(true);
+    fetch(this.address, { method: "HEAD" }).then((answer) => answer.status === 401 && location.reload(), () => {});
     this.timer = setTimeout(() => this.open(), this.wait * (0.5 + Math.random()));
     this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
   }
