@@ -69,6 +69,7 @@ class RemoteProjects:
 
 def _version(document: VersionDocument) -> Version:
     fields: dict[str, Any] = {name: getattr(document, name) for name in document.__struct_fields__}
+    del fields["spider_count"]
     parts = [fields.pop(name) for name in ("settings", "root", "requirements", "lock")]
     fields["code"] = Code(document.version, document.digest, *parts)
     fields["spiders"] = tuple(_spider(each) for each in document.spiders)

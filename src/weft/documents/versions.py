@@ -50,12 +50,14 @@ class VersionDocument(msgspec.Struct, frozen=True, kw_only=True):
     lock: str
     """SHA-256 of that file."""
     spiders: list[SpiderDocument]
+    """Empty in a brief list."""
+    spider_count: int
     is_current: bool
     """Whether runs execute it unless they say otherwise."""
     deployed_at: str | None
     deployed_by: str
     own_settings: dict[str, Any] | None
-    """What its settings module says, secrets masked; null where it was deployed before that was kept."""
+    """What its settings module says, secrets masked; null in a brief list, and where it was not kept."""
 
 
 class ChangeDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,9 @@ def spider_document(spider: Spider) -> SpiderDocument:
     return SpiderDocument(name=spider.name, doc=spider.doc, arguments=arguments, takes_more=spider.takes_more)
 
 
-def version_document(version: Version) -> VersionDocument:
+def version_document(version: Version, *, brief: bool = False) -> VersionDocument:
+    """A version with its spiders and settings, or without these."""
+    own_settings = None if brief or version.own_settings is None else dict(version.own_settings)
     return VersionDocument(
         project=version.project,
         version=version.version,
@@ -110,11 +114,12 @@ def version_document(version: Version) -> VersionDocument:
         root=version.code.root,
         requirements=version.code.requirements,
         lock=version.code.lock,
-        spiders=[spider_document(each) for each in version.spiders],
+        spiders=[] if brief else [spider_document(each) for each in version.spiders],
+        spider_count=len(version.spiders),
         is_current=version.is_current,
         deployed_at=iso(version.deployed_at),
         deployed_by=version.deployed_by,
-        own_settings=None if version.own_settings is None else dict(version.own_settings),
+        own_settings=own_settings,
     )
 
 

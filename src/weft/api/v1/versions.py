@@ -61,6 +61,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     after: After | None = None
     limit: Limit | None = None
     """Left out: all of them, or 50 after a place."""
+    brief: bool = False
+    """Without their spiders and settings."""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,7 @@ EXAMPLE: dict[str, Any] = {
     "requirements": "",
     "lock": "",
     "spiders": [SPIDER],
+    "spider_count": 1,
     "is_current": True,
     "deployed_at": "2026-06-01T12:00:00.000Z",
     "deployed_by": "key:ci",
@@ -118,10 +121,12 @@ async def list_(call: Call) -> Page[VersionDocument]:
     project, asked = call.path("project"), call.query
     call.check(project)
     if (asked.after, asked.limit) == (None, None):
-        return Page(items=[version_document(each) for each in await call.app.projects.versions(project)])
+        every = await call.app.projects.versions(project)
+        return Page(items=[version_document(each, brief=asked.brief) for each in every])
     place = names(asked.after, 1)
     found, onward = await call.app.projects.page(project, None if place is None else place[0], asked.limit or 50)
-    return Page(items=[version_document(each) for each in found], next=None if onward is None else cursor((onward,)))
+    items = [version_document(each, brief=asked.brief) for each in found]
+    return Page(items=items, next=None if onward is None else cursor((onward,)))
 
 
 @operations.post(

@@ -115,7 +115,7 @@ def _said(project: str, word: str, version: str) -> str:
 
 async def _listing(visit: Visit, refusal: Refusal | None = None) -> Page:
     project, after = visit.path("project"), visit.query.get("after", "")
-    query = {"limit": str(SHOWN)} | ({"after": after} if after else {})
+    query = {"limit": str(SHOWN), "brief": "true"} | ({"after": after} if after else {})
     found = (await visit.ask("GET", f"/v1{address(project)}/versions", query=query)).document
     everything = f"{address(project)}/versions"
     shown = {
@@ -137,7 +137,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     project, version = visit.path("project"), visit.path("version")
     found, others = await asyncio.gather(
         visit.ask("GET", f"/v1{one(project, version)}"),
-        visit.ask("GET", f"/v1{address(project)}/versions", query={"limit": str(CHOICES)}),
+        visit.ask("GET", f"/v1{address(project)}/versions", query={"limit": str(CHOICES), "brief": "true"}),
     )
     names = [each["version"] for each in others.document["items"] if each["version"] != version]
     since = visit.query.get("since", "") or _earlier(found.document, others.document["items"])

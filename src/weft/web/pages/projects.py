@@ -56,7 +56,7 @@ async def detail(visit: Visit) -> Page:
         visit.ask("GET", f"/v1{address(project)}/standing"),
         visit.ask("GET", f"/v1{address(project)}"),
         _spiders(visit, project),
-        visit.ask("GET", f"/v1{address(project)}/versions", query={"limit": str(SHOWN_VERSIONS)}),
+        visit.ask("GET", f"/v1{address(project)}/versions", query={"limit": str(SHOWN_VERSIONS), "brief": "true"}),
         visit.ask("GET", "/v1/tasks", query={"project": project, "limit": "1"}),
     )
     document = {

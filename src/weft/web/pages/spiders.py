@@ -24,7 +24,7 @@ from weft.web.words import N_, Say, speaker
 SHOWN_RUNS = 10
 LOOKED_BACK = 60
 """Runs that charts and numbers are made from."""
-CHOICES = 50
+CHOSEN = {"limit": "50", "brief": "true"}
 """Versions that can be chosen."""
 BAND = "rgba(120, 140, 170, 0.16)"
 EMPTY: Mapping[str, Any] = {"doc": "", "arguments": [], "takes_more": True}
@@ -113,7 +113,7 @@ Parts = tuple[dict[str, Any], dict[str, Any], list[str]]
 
 
 async def _parts(visit: Visit) -> Parts:
-    versions = visit.ask("GET", f"/v1{address(visit.path('project'))}/versions", query={"limit": str(CHOICES)})
+    versions = visit.ask("GET", f"/v1{address(visit.path('project'))}/versions", query=CHOSEN)
     spider, history, found = await asyncio.gather(_spider(visit), _history(visit), versions)
     if spider is None:
         raise _missing(visit.path("project"), visit.path("spider"))
