@@ -108,6 +108,12 @@ def log_in_memory(data: bytes) -> KeptLog:
     return KeptLog([Segment(size, count) for size, count in zip(sizes, lines, strict=True)], read)
 
 
+def shipped(pieces: Sequence[bytes], *, whole_lines: bool) -> KeptLog:
+    """A live log. With ``whole_lines``, one that its run has only begun is left out."""
+    data = b"".join(pieces)
+    return log_in_memory(data[: data.rfind(b"\n") + 1] if whole_lines else data)
+
+
 async def keep_log(blobs: Blobs, key: str, size: int, read: Callable[[int, int], bytes]) -> None:
     """Keep a log of ``size`` bytes; ``read`` gives those from an offset on."""
     if size <= SHORT:

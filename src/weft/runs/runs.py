@@ -24,7 +24,7 @@ from weft.runs.lanes import Lane, lane_of, task_limit
 from weft.runs.listing import Found, Listing
 from weft.runs.log_records import LogRecord
 from weft.runs.log_search import LogQuery, search
-from weft.runs.log_shelf import KeptLog, log_in_memory, open_log
+from weft.runs.log_shelf import KeptLog, log_in_memory, open_log, shipped
 from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
 from weft.runs.pins import Pins
 from weft.runs.queued import key_row, queued_fact
@@ -214,16 +214,12 @@ class Runs:
         return await (await self.open_log(run_id, attempt)).whole()
 
     async def open_log(self, run_id: int, attempt: int | None = None, *, whole_lines: bool = False) -> KeptLog:
-        """That log, to be read in parts; of a run that is live, or was lost, it is what was shipped.
-
-        With ``whole_lines``, a line that a live run has begun is left out.
-        """
+        """That log, to be read in parts; of a run that is live, or was lost, what was shipped, or its ``whole_lines``."""
         wanted = attempt or (await self.get(run_id)).attempt
         for ended in await self.attempts(run_id):
             if ended.attempt == wanted and ended.log_key:
                 return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
-        data = b"".join([data for _, data in await self.live_log(run_id, wanted)])
-        return log_in_memory(data[: data.rfind(b"\n") + 1] if whole_lines else data)
+        return shipped([data for _, data in await self.live_log(run_id, wanted)], whole_lines=whole_lines)
 
     async def records(self, run_id: int, attempt: int | None, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
         """The records of a log that are wanted, in their order."""

@@ -21,7 +21,7 @@ from weft.api.v1 import operations
 from weft.cli.controls.ground import Fault, Ground, Reply
 from weft.config import Config
 
-OPEN = {"health.alive", "health.ready", "docs.openapi", "docs.page", "session.start"}
+OPEN = {"health.alive", "health.ready", "docs.openapi", "docs.page", "session.start", "session.first"}
 """All that may be asked without saying who one is."""
 
 STRANGER = "https://evil.test"
