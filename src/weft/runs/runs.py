@@ -214,7 +214,7 @@ class Runs:
         return await (await self.open_log(run_id, attempt)).whole()
 
     async def open_log(self, run_id: int, attempt: int | None = None, *, whole_lines: bool = False) -> KeptLog:
-        """That log, to be read in parts; of a run that is live, or was lost, what was shipped, or its ``whole_lines``."""
+        """That log, to be read in parts; of a run that is live, or was lost, what was shipped (its ``whole_lines``)."""
         wanted = attempt or (await self.get(run_id)).attempt
         for ended in await self.attempts(run_id):
             if ended.attempt == wanted and ended.log_key:
