@@ -48,6 +48,15 @@ async def test_a_schedule_that_fires_each_minute_is_one_line(app: App, viewer: S
     assert len(page.data) < 60_000
 
 
+async def test_more_schedules_than_a_page_has_are_on_the_next_one(app: App, viewer: Surfer) -> None:
+    await keep(app, *(noop(f"task-{number:03}", "0 9 * * *", project="shop") for number in range(201)))
+    first = (await viewer.get("/schedules?since=2026-06-08")).text
+    assert days(first)["2026-06-08"] == [f"task-{number:03}" for number in range(40)]
+    assert "and 160 more" in first
+    [onward] = re.findall(r'href="([^"]+)">The next ones', first)
+    assert days((await viewer.get(onward.replace("&amp;", "&"))).text)["2026-06-08"] == ["task-200"]
+
+
 async def test_what_never_fired_is_told_with_why(app: App, viewer: Surfer, clock: SetClock) -> None:
     await keep(app, noop("daily", {"when": "0 13 * * *", "misfire": "skip"}, project="shop"))
     clock.now = NOON + seconds(2 * 86_400)

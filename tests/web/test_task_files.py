@@ -125,6 +125,12 @@ async def test_what_is_exported_is_what_there_is(app: App, developer: Surfer) ->
     assert "everything is as the file says" in page.text
 
 
+async def test_the_name_of_an_exported_file_is_harmless(developer: Surfer) -> None:
+    answer = await developer.get("/tasks/export?format=json&project=a%22%0d%0ab/%C3%BC")
+    assert answer.status in (200, 422)
+    assert answer.headers.get("Content-Disposition", "") in ("", 'attachment; filename="ab.json"')
+
+
 async def test_toml_that_cannot_say_a_task_names_the_format_that_can(app: App, developer: Surfer) -> None:
     await keep(app, Task(name="open", project="shop", kind="noop", params={"x": None}))
     answer = await developer.get("/tasks/export?format=toml")

@@ -88,6 +88,19 @@ async def test_chosen_tasks_are_paused_and_go_on(app: App, developer: Surfer) ->
     assert {each.task.name: each.task.paused for each in await app.tasks.all()}["feed"] is False
 
 
+async def test_who_acts_on_many_comes_back_to_the_same_filter(app: App, developer: Surfer) -> None:
+    await some(app)
+    fields = {"csrf": (await developer.get("/tasks?tag=eu&name=p")).fields["csrf"], "act": "pause"}
+    for kept, back in (("tag=eu&name=%C3%BC", "name=%C3%BC&"), ("x=1&\r\nSet-Cookie: a=b", ""), ("ü\x00", "")):
+        answer = await developer.send("/tasks", fields | {"kept": kept, "selected": "shop/prices"})
+        assert (answer.status, answer.leads_to.startswith("/tasks?"), "Set-Cookie" in answer.headers) == (
+            303,
+            True,
+            False,
+        )
+        assert back in answer.leads_to
+
+
 async def test_all_tasks_of_the_project_that_is_shown_are_paused(app: App, developer: Surfer) -> None:
     await some(app)
     await keep(app, noop("other", "@daily", project="blog"))

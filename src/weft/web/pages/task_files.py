@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -106,7 +107,7 @@ async def export(visit: Visit) -> Response | Page:
         return Page("tasks/export.html", {"project": project, "formats": FORMATS}, {"formats": FORMATS})
     content = (await visit.ask("GET", "/v1/tasks/export", query={"project": project} if project else {})).document
     text = await asyncio.to_thread(_text, content, ending)
-    name = f"{project or 'tasks'}.{ending}".replace('"', "")
+    name = f"{re.sub(r'[^A-Za-z0-9._-]', '', project) or 'tasks'}.{ending}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(text, 200, headers, "application/octet-stream")
 

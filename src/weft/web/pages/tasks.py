@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -78,8 +78,8 @@ async def act_on_many(visit: Visit) -> Onward:
     done: Sequence[str] = ()
     if scope == "all" or chosen["tasks"]:
         done = (await visit.ask("POST", f"/v1/tasks/{verb}", body=chosen)).document["tasks"]
-    kept = visit.form.get("kept", "")
-    return Onward(f"/tasks?{kept}{'&' if kept else ''}said={verb}&count={len(done)}")
+    kept = [(name, value) for name, value in parse_qsl(visit.form.get("kept", "")) if name in FILTERS]
+    return Onward("/tasks?" + urlencode([*kept, ("said", verb), ("count", len(done))]))
 
 
 async def detail(visit: Visit) -> Page:
