@@ -83,6 +83,8 @@ async def test_the_form_has_what_an_earlier_run_was_given(app: App, surfer: Surf
     last = await crawled(app, clock, 1, args={"country": "es", "extra": "1"})
     page = await surfer.get(PAGE + "/run")
     assert page.text.count("run?from=") == 2
+    offered = page.text.split('<datalist id="arg.country-known">')[1].split("</datalist>")[0]
+    assert offered == '<option value="es"></option><option value="it"></option>'
     assert f"from={first}" not in page.text
     filled = await surfer.get(f"{PAGE}/run?from={last}")
     assert 'value="es"' in filled.text

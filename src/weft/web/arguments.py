@@ -80,6 +80,16 @@ def told_of(spider: Mapping[str, Any]) -> str:
     return re.sub(r"\n{3,}", "\n\n", told.sub("", spider["doc"])).strip()
 
 
+def known_values(fields: Sequence[Field], earlier: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What each argument was given before, newest first, where its field can offer that."""
+    known = {
+        field.id: list(dict.fromkeys(_text(each["args"][field.name]) for each in earlier if field.name in each["args"]))
+        for field in fields
+        if field.type != "choice"
+    }
+    return {name: values for name, values in known.items() if values}
+
+
 def typed_of(fields: Sequence[Field], spec: Mapping[str, Any]) -> dict[str, str]:
     """What a run was given, as it stands in the fields of the form."""
     args = {name: _text(value) for name, value in (spec.get("args") or {}).items()}

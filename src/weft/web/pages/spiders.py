@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from weft.api.problems import Refused
-from weft.web.arguments import PREFIX, Field, body_of, fields_of, told_of, typed_of
+from weft.web.arguments import PREFIX, Field, body_of, fields_of, known_values, told_of, typed_of
 from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.look import look_of
@@ -153,6 +153,7 @@ def _form(
         "errors": {name: say(visit, text) for name, text in errors.items()},
         "versions": versions,
         "earlier": history["earlier"],
+        "known": known_values(fields, history["earlier"]),
         "key": secrets.token_hex(8),
         "calls": same_call(_here(visit), body),
         "is_open": any(typed.get(name) for name in OTHERS) or any(name in errors for name in OTHERS),
