@@ -71,6 +71,8 @@ async def test_what_is_too_much_is_read_piece_by_piece(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activity, "PIECE", 4)
+    monkeypatch.setattr(activity, "FIRST_PIECES", 1)
+    monkeypatch.setattr(activity, "LOOK_BACK_SECONDS", 0.0)
     monkeypatch.setattr(activity, "MOST_READ", 8)
     hand = await Hand.join(app)
     for _ in range(10):

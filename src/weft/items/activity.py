@@ -1,13 +1,14 @@
 """What has happened lately: how many runs ended and how many items came, minute by minute, and what is worth a look.
 
 It is counted from the events, by this process, once somebody asks. What came since the last time is added; what was
-before is read backwards, a piece each time, until a day or ``MOST_READ`` is known, and there items count when their
-run ended. So no question costs more than a moment, however much there is.
+before is read backwards, some of it at first and a piece now and then, until a day or ``MOST_READ`` is known; there,
+items count when their run ended. So no question costs more than a moment, however much there is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ NOTABLE = ("run_drifted", "ticks_missed", "worker_lost", "breaker_opened", "lett
 MOST_NOTABLE = 100
 PIECE = 5_000
 """How many events one look backwards reads."""
+FIRST_PIECES = 10
+LOOK_BACK_SECONDS = 0.5
+"""How long it takes at least until the next piece is read."""
 MOST_READ = 200_000
 LATE = 1_000
 """Among how many of the newest ids some may be missing that are still to come."""
@@ -70,6 +74,7 @@ class Activity:
         self._so_far: dict[int, int] = {}
         """Items of runs that have not ended, as far as they are counted."""
         self._low = self._read = 0
+        self._looked_back_at = float("-inf")
         self.known_since: Moment = self._clock()
 
     async def catch_up(self) -> None:
@@ -80,9 +85,16 @@ class Activity:
             if self._position is None:
                 position, self._so_far = await self._db.read(self._end)
                 self._position, self._low, self.known_since = position, position.high + 1, self._clock()
+                await self._look_back(FIRST_PIECES)
+            elif time.monotonic() - self._looked_back_at >= LOOK_BACK_SECONDS:
+                await self._look_back(1)
+            self._forget()
+
+    async def _look_back(self, pieces: int) -> None:
+        for _ in range(pieces):
             if self._low > 1 and self._read < MOST_READ and self.known_since > self._clock() - DAY:
                 await self._db.read(self._backwards)
-            self._forget()
+        self._looked_back_at = time.monotonic()
 
     def series(self, step: int, projects: Collection[str] | None = None) -> Series:
         """The counts of all steps that are kept, of all projects or of some."""
