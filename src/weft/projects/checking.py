@@ -23,7 +23,7 @@ from weft.errors import Rejected
 from weft.foreign_files import remove
 from weft.projects.ending import end_all, new_mark
 from weft.projects.model import Spider
-from weft.redaction import redacted_tree
+from weft.projects.own_settings import masked
 
 if TYPE_CHECKING:
     from weft.projects.formats import Layout
@@ -76,7 +76,7 @@ class Checker:
         """The spiders and settings of the code in ``folder``; ``Rejected`` tells why there are none."""
         async with self._python(folder, layout) as python, self._turns:
             answer = await self._asked(python, folder / layout.root, layout.settings)
-            return Checked(_spiders(answer), redacted_tree(answer.settings))
+            return Checked(_spiders(answer), masked(answer.settings))
 
     def _python(self, folder: Path, layout: Layout) -> AbstractAsyncContextManager[Path]:
         if layout.requirements and self._interpreters is not None:
