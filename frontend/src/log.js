@@ -126,7 +126,7 @@ class Viewer {
 
   append(lines) {
     this.section.querySelector("[data-nothing]")?.remove();
-    this.body.append(...this.rows(lines));
+    this.body.append(...this.rows(lines.slice(-MOST)));
     this.trimTop();
     this.settle();
   }

@@ -5,7 +5,7 @@ const LONGEST_WAIT = 10_000;
 
 export class LogStream {
   constructor(address, place, { take, end }) {
-    Object.assign(this, { address, place, take, end, source: null, wait: FIRST_WAIT, isOver: false });
+    Object.assign(this, { address, place, take, end, source: null, wait: FIRST_WAIT, isOver: false, pieces: [] });
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     this.open();
   }
@@ -19,13 +19,25 @@ export class LogStream {
     this.source.addEventListener("error", () => this.lost());
     this.source.addEventListener("log", (event) => {
       this.place = event.lastEventId;
-      this.take(JSON.parse(event.data));
+      this.gather(JSON.parse(event.data));
     });
     this.source.addEventListener("end", (event) => {
       this.isOver = true;
       this.close();
       this.end(JSON.parse(event.data));
     });
+  }
+
+  // What comes within a frame is shown at once.
+  gather(piece) {
+    const last = this.pieces.at(-1);
+    if (last && last.attempt === piece.attempt && !piece.gap) last.lines.push(...piece.lines);
+    else this.pieces.push(piece);
+    if (!last) requestAnimationFrame(() => this.give());
+  }
+
+  give() {
+    for (const piece of this.pieces.splice(0)) this.take(piece);
   }
 
   goOn(place) {
@@ -35,6 +47,7 @@ export class LogStream {
   }
 
   close() {
+    this.give();
     this.source?.close();
     this.source = null;
     clearTimeout(this.timer);

@@ -42,7 +42,7 @@ SOONEST_LOOK_SECONDS = 0.2
 LATEST_LOOK_SECONDS = 1.0
 """How often a log is looked at while it grows, and after a while in which it did not."""
 
-MOST_BEHIND = 1 << 20
+MOST_BEHIND = 1 << 18
 """Bytes of lines that are sent to who comes late; of more than that, the last."""
 
 RECORD: dict[str, Any] = {"at": 1780315200000000, "level": "ERROR", "logger": "scrapy.core.scraper", "message": "…"}
