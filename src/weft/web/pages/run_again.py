@@ -12,6 +12,7 @@ import msgspec
 
 from weft.tasks.parameters import from_text
 from weft.web.inside import Refusal
+from weft.web.once import once
 from weft.web.pages.run import address_of, as_text, pretty
 from weft.web.rendering import Onward, Page
 from weft.web.rights import may
@@ -50,8 +51,7 @@ async def start(visit: Visit) -> Page | Onward:
     way = way if way in ("params", "args", "spec", "all") else _way(visit, run, task)
     try:
         body = _body(run, task, way, typed)
-        key = {"idempotency-key": typed["key"]} if typed.get("key") else {}
-        done = (await visit.ask("POST", "/v1/runs", body=body, headers=key)).document
+        done = (await visit.ask("POST", "/v1/runs", body=body, headers=once(visit.form, body))).document
     except Wrong as wrong:
         return _page(visit, run, task, way, typed, errors={wrong.field: str(wrong)})
     except Refusal as refusal:
@@ -135,7 +135,7 @@ def _spec(run: Document, typed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pairs(field: str, text: str) -> dict[str, str]:
-    pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
+    pairs = [line.partition("=") for line in text.split("\n") if line.strip()]
     if not all(name.strip() and equals for name, equals, _ in pairs):
         raise Wrong(field, NO_PAIR)
     return {name.strip(): value for name, _, value in pairs}

@@ -14,6 +14,7 @@ from weft.web.arguments import PREFIX, Field, body_of, fields_of, known_values, 
 from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.look import look_of
+from weft.web.once import once
 from weft.web.pages.projects import address
 from weft.web.rendering import Live, Onward, Page
 from weft.web.rights import may
@@ -76,9 +77,8 @@ async def run(visit: Visit) -> Page | Onward:
     body, errors = body_of(project, name, fields, visit.form)
     if errors or visit.form.get("act") == "show":
         return _form(visit, parts, visit.form, errors if visit.form.get("act") != "show" else {})
-    key = {"idempotency-key": visit.form["key"]} if visit.form.get("key") else {}
     try:
-        queued = (await visit.ask("POST", "/v1/runs", body=body, headers=key)).document
+        queued = (await visit.ask("POST", "/v1/runs", body=body, headers=once(visit.form, body))).document
     except Refusal as refusal:
         if refusal.problem.status not in TELLS:
             raise
