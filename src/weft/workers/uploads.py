@@ -42,10 +42,10 @@ class Uploads:
         if await index_of(self._blobs, key) is not None:  # the answer to its last piece was lost
             return total
         known = await self._noted(run_id, attempt)
-        if not number:
+        if not known:
             await self._note(run_id, attempt, [])
         segment = await keep_segment(self._blobs, key, number, data)
-        await self._note(run_id, attempt, [*known[:number], segment])
+        await self._note(run_id, attempt, [*known[:number], segment, *known[number + 1 :]])
         if offset + len(data) == total:
             await self._complete(run_id, attempt, total)
         return offset + len(data)
