@@ -71,6 +71,9 @@ async def furnish(app: App, clock: Any) -> dict[str, Any]:
     values |= await _now(app, south, time)
     values |= await _people(app) | await _messages(app)
     time.to(0)
+    for project, name in (("shop", "prices"), ("shop", "reviews"), ("news", "report")):
+        for paused in (True, False):  # so that they fire from now on
+            await app.tasks.pause(project, name, paused=paused)
     stats = {"cores": 8, "load": 2.35, "memory_bytes": 412_000_000, "cpu_seconds": 8123.0}
     await app.protocol.heartbeat(hand.id, Beat(state="online", running=0, done=31, stats=stats))
     await app.protocol.heartbeat(south.id, Beat(state="busy", running=2, done=4, stats=stats | {"load": 7.9}))
@@ -142,6 +145,10 @@ def _stats(requests: int, errors: int = 0) -> dict[str, Any]:
     return told | {"downloader/response_status_count/200": requests, "downloader/response_status_count/503": errors}
 
 
+def _result(pages: int, items: int, errors: int = 0) -> dict[str, Any]:
+    return {"pages": pages, "items": items, "errors": errors, "finish_reason": "finished"}
+
+
 async def _crawl(app: App, spider: Spider, time: Ticking, ago: int, items: list[dict[str, Any]], last: int) -> None:
     """Yield items in steps, so that there are curves."""
     steps = 12
@@ -185,10 +192,10 @@ async def _history(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
         await _crawl(app, spider, time, ago, _items(30 + number % 5 * 4, number), 60 + number)
         if number == 12:
             reason = "its process ended with exit code 1: KeyError: 'price'"
-            await hand.end(lease, "failed", reason=reason, exit_code=1)
+            await hand.end(lease, "failed", reason=reason, exit_code=1, result=_result(61, 38, 3))
             values["failed_run"] = lease.run_id
         else:
-            await hand.end(lease)
+            await hand.end(lease, result=_result(60 + number * (1 if number % 4 else 6), 30 + number % 5 * 4))
             values["run_id"] = lease.run_id if number % 4 else values.get("run_id")
     [thing, *_] = (await app.datasets.things("shop", "prices")).things
     return values | {"thing_id": thing.id, "seq": 1, "attempt": 1}
@@ -201,7 +208,8 @@ async def _now(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
         lease = await _started(app, hand, "stock", params={"shop": "berlin"})
         time.to(minutes * MINUTE - 40 * SECOND)
         await Spider(hand, lease).send(lines(_items(4 + minutes % 7 * 3, minutes), at=time.clock()), stats=_stats(40))
-        await hand.end(lease, "failed" if minutes == 23 else "succeeded", reason="timed out" if minutes == 23 else "")
+        outcome, reason = ("failed", "timed out") if minutes == 23 else ("succeeded", "")
+        await hand.end(lease, outcome, reason=reason, result=_result(8, 4 + minutes % 7 * 3))
     time.to(5 * MINUTE)
     cancelled = await submit(app, project="shop", task="tidy", kind="shell", spec={"script": "sleep 60"})
     await app.runs.cancel(cancelled, "cancelled by user:ada")
