@@ -6,6 +6,7 @@ import "./live.js";
 import "./palette.js";
 import "./selection.js";
 import "./clipboard.js";
+import "./menu.js";
 import "./menus.js";
 import "./filters.js";
 import { prepareTimes } from "./times.js";
