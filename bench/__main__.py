@@ -26,6 +26,7 @@ BENCHMARKS = [
     "intake",
     "pages",
     "screens",
+    "long_logs",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 

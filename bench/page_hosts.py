@@ -77,7 +77,7 @@ def opened(setup: Setup, *, runs: int, items: int) -> Iterator[Host]:
         port = free_port()
         with Roles(config) as roles:
             process = roles.weft("serve", "--roles", "gateway", "--port", str(port))
-            asyncio.run(until("the gateway answers", lambda: _answers(port)))
+            asyncio.run(until("the gateway answers", lambda: answers(port)))
             yield Host(f"weft on {setup.database_name}", port, process.pid, config)
             if complaints := roles.complaints():
                 print("weft says:", *complaints[:5], sep="\n  ", flush=True)
@@ -91,7 +91,7 @@ async def _fill(config: Config, runs: int, items: int) -> None:
         await app.close()
 
 
-async def _answers(port: int) -> bool:
+async def answers(port: int) -> bool:
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         line.request("GET", "/healthz")
