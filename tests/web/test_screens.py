@@ -258,6 +258,21 @@ async def test_readers_with_other_rights_languages_or_names_do_not_share(stage: 
         assert f'/runs/{hidden_run}"' not in (await first.told_of(f'/runs/{shown_run}"'))["main"]
 
 
+async def test_readers_who_reach_weft_by_other_names_do_not_share_its_commands(stage: Stage) -> None:
+    """Whoever asks by another name or port must not put it into what others copy."""
+    run_id, port = await submit(stage.app), stage.address.rpartition(":")[2]
+    async with (
+        stage.person("eve") as eve,
+        stage.person("ada") as ada,
+        line(eve, f"/runs/{run_id}", Host="localhost:6666") as odd,
+        line(ada, f"/runs/{run_id}") as plain,
+    ):
+        assert "http://localhost:6666/v1/runs" in (await odd.told())["main"]
+        seen = (await plain.told())["main"]
+        assert f"http://127.0.0.1:{port}/v1/runs" in seen
+        assert "6666" not in seen
+
+
 @pytest.mark.parametrize(
     "message", [b"\xff", "", "x", "[]", '{"page": 7}', '{"page": "runs"}', '{"page": "/' + "x" * 9000 + '"}']
 )

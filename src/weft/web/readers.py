@@ -45,6 +45,8 @@ class Kind:
     theme: str
     root: str
     scheme: str
+    host: str
+    """Where they reach weft: commands to be copied name it."""
     grants: str
     name: str
     """Whose page it is; empty for one that is for all."""
@@ -68,7 +70,8 @@ class Reader:
         look, visit = look_of(self.visit.request), self.visit
         grants = msgspec.json.encode(visit.session["grants"], order="sorted").decode()
         whose = "" if noun_of(page.partition("?")[0]) in FOR_ALL else self.name
-        return Kind(page, look.language, look.theme, visit.prefix, visit.request.scope["scheme"], grants, whose)
+        reached = visit.request.scope["scheme"], visit.request.headers.get("host", "")
+        return Kind(page, look.language, look.theme, visit.prefix, *reached, grants, whose)
 
     async def wish(self) -> Wish:
         """What the browser wants next; one that sends anything else is sent away."""
