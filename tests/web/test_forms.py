@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
+from tests.runs.acting import submit
 from tests.tasks.scene import keep, noop
 from tests.web.surfing import Surfer
+from weft.access.model import EVERYWHERE, Role
 from weft.app import App
+from weft.runs.model import RunState
+from weft.tasks.model import ProjectSettings
 
 pytestmark = on_sqlite
+
+ADMIN = {EVERYWHERE: Role.ADMIN}
 
 
 async def test_who_goes_back_and_changes_a_run_gets_another_one(app: App, surfer: Surfer) -> None:
@@ -21,3 +28,51 @@ async def test_who_goes_back_and_changes_a_run_gets_another_one(app: App, surfer
     twice = await surfer.send(f"/runs/{first}/again", italian)
     assert changed.leads_to == twice.leads_to != begun.leads_to
     assert [run.spec.params["country"] for run in await app.runs.find({})] == ["it", "fr", "de"]
+
+
+async def test_a_form_that_says_nothing_of_what_to_do_does_nothing(app: App, surfer: Surfer) -> None:
+    run_id = await submit(app)
+    await keep(app, noop("prices", project="shop"))
+    await app.users.create("bob", PASSWORD, {"shop": Role.VIEWER})
+    await surfer.log_in(grants=ADMIN)
+    csrf = (await surfer.get("/account")).fields["csrf"]
+    for page in (f"/runs/{run_id}", "/settings/users/bob", "/projects/shop", "/tasks/shop/prices", "/tasks"):
+        for told in ({}, {"act": "odd"}):
+            assert (await surfer.send(page, {"csrf": csrf, **told})).status == 422, page
+    assert (await app.runs.get(run_id)).state is RunState.QUEUED
+    assert (await app.users.get("bob")).active
+
+
+async def test_a_mistake_does_not_make_one_overwrite_what_somebody_else_has_saved(app: App, surfer: Surfer) -> None:
+    await app.users.create("bob", PASSWORD, {"shop": Role.VIEWER})
+    await surfer.log_in(grants=ADMIN)
+    page = await surfer.get("/projects/shop/settings")
+    await app.tasks.configure("shop", ProjectSettings(max_running=3))
+    mistaken = await surfer.send("/projects/shop/settings", page.fields | {"max_running": "many"})
+    late = await surfer.send("/projects/shop/settings", mistaken.fields | {"max_running": "7"})
+    assert (mistaken.status, late.status) == (422, 422)
+    assert (await app.tasks.settings("shop")).max_running == 3
+
+    person = await surfer.get("/settings/users/bob")
+    await app.users.grant("bob", {"bank": Role.VIEWER})
+    roles = {"act": "roles", "project": "not a name", "role": "viewer"}
+    mistaken = await surfer.send("/settings/users/bob", person.fields | roles)
+    late = await surfer.send("/settings/users/bob", mistaken.fields | roles | {"project": "shop"})
+    assert (mistaken.status, late.status) == (422, 422)
+    assert (await app.users.get("bob")).grants == {"bank": Role.VIEWER}
+
+
+async def test_a_number_in_signs_that_are_no_digits_is_told_beside_its_field(surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    page = await surfer.get("/projects/shop/settings")
+    answer = await surfer.send("/projects/shop/settings", page.fields | {"tags": "heavy=²"})
+    assert (answer.status, 'id="tags-error"' in answer.text) == (422, True)
+
+
+async def test_a_view_of_a_project_is_for_those_who_may_see_it(app: App, surfer: Surfer) -> None:
+    for name, query in (("All failures", "state=failed"), ("Of the bank", "project=bank"), ("Mine", "project=shop")):
+        await app.views.save("runs", name, query, by="ada")
+    await surfer.log_in(grants={"shop": Role.VIEWER})
+    page = await surfer.get("/runs")
+    assert ("All failures" in page.text, "Mine" in page.text, "bank" in page.text) == (True, True, False)
+    assert "bank" not in (await surfer.get("/runs.json")).text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -60,9 +62,9 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     "/views", needs=Role.VIEWER, query=Which, answer=Page[ViewDocument], example={"items": [EXAMPLE], "next": None}
 )
 async def list_(call: Call) -> Page[ViewDocument]:
-    """List the saved views of a list, by name."""
-    call.check_own()
-    return Page(items=[_document(each) for each in await call.app.views.all(call.query.page)])
+    """List the saved views of a list, by name; those of a project that the caller may not see are left out."""
+    within, found = call.visible(), await call.app.views.all(call.query.page)
+    return Page(items=[_document(each) for each in found if _is_within(each, within)])
 
 
 @operations.post(
@@ -100,6 +102,12 @@ def _check_somewhere(call: Call) -> None:
     mine = call.caller.projects(Role.OPERATOR)
     if mine is not None and not mine:
         raise NotAllowed(f"{call.caller.name} may not do this: it needs the role operator in some project")
+
+
+def _is_within(view: View, projects: Collection[str] | None) -> bool:
+    """Whether a view asks for no project that is hidden: its name is nobody else's business."""
+    asked = [value.strip() for name, value in parse_qsl(view.query) if name == "project"]
+    return projects is None or all(each in projects for each in asked if each)
 
 
 def _document(view: View) -> ViewDocument:

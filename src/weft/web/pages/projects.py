@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from weft.access.model import NAME
+from weft.errors import Invalid
 from weft.web import dots
 from weft.web.faults import say
 from weft.web.inside import Refusal
@@ -86,7 +87,9 @@ async def detail(visit: Visit) -> Page:
 async def act(visit: Visit) -> Onward:
     """Pause the tasks of a project, or let them go on."""
     project = visit.path("project")
-    verb = "pause" if visit.form.get("act") == "pause" else "resume"
+    verb = visit.form.get("act", "")
+    if verb not in ("pause", "resume"):
+        raise Invalid("act", verb, "it must be pause or resume")
     await visit.ask("POST", f"/v1/tasks/{verb}", body={"project": project})
     return Onward(f"{address(project)}?said={verb}d")
 
@@ -110,7 +113,7 @@ async def save(visit: Visit) -> Page | Onward:
                 raise
             errors = {_field(refusal.problem.field): refusal.problem.detail}
     found = await visit.ask("GET", f"/v1{address(project)}")
-    return _settings(visit, found.document, form, errors, etag=found.headers.get("etag", ""))
+    return _settings(visit, found.document, form, errors, etag=form.get("etag", ""))
 
 
 def address(project: str) -> str:
@@ -174,7 +177,7 @@ def _wanted(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     if level := form.get("min_isolation", ""):
         wanted["min_isolation"] = level
     tags = [line.partition("=") for line in form.get("tags", "").split("\n") if line.strip()]
-    if all(equals and most.strip().isdigit() for _, equals, most in tags):
+    if all(equals and most.strip().isascii() and most.strip().isdigit() for _, equals, most in tags):
         wanted["tags"] = {tag.strip(): int(most) for tag, _, most in tags}
     else:
         errors["tags"] = N_("Each line must be a tag, '=' and a whole number.")

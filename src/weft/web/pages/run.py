@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from weft.errors import Invalid
 from weft.web import run_course
 from weft.web.inside import Refusal
 from weft.web.look import look_of
@@ -37,7 +38,7 @@ PARTS = ("", "/stats", "/samples", "/comparison")
 ENDED = ("succeeded", "failed", "cancelled")
 HELD = "9999"
 """The year until which a paused run waits."""
-ACTS = {"cancel": "cancel", "pause": "pause", "resume": "resume", "again": "again"}
+ACTS = ("cancel", "pause", "resume", "again")
 SAID = {
     "cancel": N_("It is asked to stop."),
     "pause": N_("It is asked to pause where it is."),
@@ -53,7 +54,9 @@ async def detail(visit: Visit) -> Page:
 
 async def act(visit: Visit) -> Page | Onward:
     """Cancel, pause, resume or repeat a run, then show it, or the new one."""
-    verb = ACTS.get(visit.form.get("act", ""), "cancel")
+    verb = visit.form.get("act", "")
+    if verb not in ACTS:
+        raise Invalid("act", verb, f"it must be one of {', '.join(ACTS)}")
     try:
         done = (await visit.ask("POST", f"/v1{address_of(visit)}/{verb}")).document
     except Refusal as refusal:

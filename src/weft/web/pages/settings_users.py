@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from weft.errors import Invalid
 from weft.web.faults import faults
 from weft.web.grants import grants_of, rows_of
 from weft.web.inside import Refusal
@@ -20,6 +21,9 @@ SAID = {
     "inactive": N_("The user may not log in any more; all sessions have ended."),
     "password": N_("The password is set; all sessions of the user have ended."),
 }
+
+
+ACTS = ("roles", "password", "activate", "deactivate")
 
 
 async def listing(visit: Visit) -> Page:
@@ -58,6 +62,8 @@ async def detail(visit: Visit) -> Page:
 async def act(visit: Visit) -> Page | Onward:
     """Save roles, let a user in or keep them out, or set a password."""
     address, verb = _address(visit), visit.form.get("act", "")
+    if verb not in ACTS:
+        raise Invalid("act", verb, f"it must be one of {', '.join(ACTS)}")
     try:
         if verb == "password":
             await visit.ask("PUT", f"/v1{address}/password", body={"password": visit.form.get("password", "")})
@@ -86,7 +92,8 @@ async def _detail(visit: Visit, *, said: str = "", errors: dict[str, str] | None
     answer = await visit.ask("GET", f"/v1{_address(visit)}")
     user = answer.document
     grants = grants_of(visit.form) if visit.form.get("act") == "roles" else user["grants"]
-    shown = {"user": user, "seen": answer.headers["etag"], "said": said, "errors": errors or {}}
+    seen = visit.form.get("seen") or answer.headers["etag"]
+    shown = {"user": user, "seen": seen, "said": said, "errors": errors or {}}
     shown |= {"page": _page(user["name"]), "rows": rows_of(grants), "roles": ROLES, "projects": await _projects(visit)}
     return Page("settings/user.html", shown | tabs_of(visit, USERS), user, status=422 if errors else 200)
 
