@@ -165,3 +165,13 @@ async def test_what_is_wrong_with_a_new_worker_stands_beside_its_field(
     assert (page.status, f'id="{field}-error"' in page.text) == (422, True)
     assert f'value="{value}"' in page.text
     assert await app.keys.all() == []
+
+
+async def test_a_worker_that_tells_nonsense_of_itself_breaks_no_page(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    odd, plain = await joined(app, "odd-1"), await joined(app, "plain-1")
+    await beaten(app, odd, cores=None, memory_bytes="much", cpu_seconds=[1], breakers={"a": 1})
+    await beaten(app, plain)
+    page = await surfer.get("/workers")
+    assert (page.status, "93 MB" in row(page.text, plain), "much" in row(page.text, odd)) == (200, True, False)
+    assert (await surfer.get("/workers/odd-1")).status == 200

@@ -22,6 +22,7 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 SPANS = (("d", 86_400), ("h", 3600), ("min", 60))
+SIZES = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 SEPARATOR = "\x1e"
 WORTH_COMPRESSING = 1000
 """Bytes."""
@@ -134,9 +135,9 @@ def clock(at: str) -> str:
 
 def size(count: int) -> str:
     """A number of bytes as people say it."""
-    for unit, length in (("MB", 1_000_000), ("kB", 1_000)):
-        if count >= length:
-            return f"{count / length:.3g} {unit}"
+    for unit, length in SIZES:
+        if count >= 0.9995 * length:  # 999.6 kB are a MB to those who read three digits
+            return f"{_short(count / length)} {unit}"
     return f"{count} bytes" if count != 1 else "1 byte"
 
 
@@ -147,7 +148,12 @@ def sentence(text: str) -> str:
 
 def number(value: float) -> str:
     """A number with its thousands apart: 1 234 567, with thin spaces."""
-    return f"{value:,}".replace(",", "\u2009") if isinstance(value, int) else f"{value:,.3g}".replace(",", "\u2009")
+    return f"{value:,}".replace(",", "\u2009") if isinstance(value, int) else _short(value).replace(",", "\u2009")
+
+
+def _short(value: float) -> str:
+    """Three digits, or all before the point where these are more."""
+    return f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def duration(seconds: float | None) -> str:

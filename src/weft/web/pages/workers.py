@@ -38,10 +38,24 @@ async def listing(visit: Visit) -> Page:
         if refusal.problem.status != 422:
             raise
         document, runs, errors = {"items": [], "next": None}, [], {refusal.problem.field or "": refusal.problem.detail}
-    shown = _counted(document["items"]) | {"asked": asked, "states": STATES, "errors": errors, "most": MOST}
+    shown = _counted([_measured(each) for each in document["items"]]) | {
+        "asked": asked,
+        "states": STATES,
+        "errors": errors,
+        "most": MOST,
+    }
     shown |= {"runs": _by_worker(runs), "version": __version__, "may_enrol": may(visit.session, "admin")}
     live = None if errors else Live(kinds=("worker_", "run_started", "run_finished"), every_seconds=5.0)
     return Page("workers/list.html", shown, document, status=422 if errors else 200, live=live)
+
+
+def _measured(worker: dict[str, Any]) -> dict[str, Any]:
+    """A worker with what it says of itself in numbers: it may say anything."""
+    said = worker["stats"].items()
+    stats = {name: each for name, each in said if isinstance(each, int | float) and not isinstance(each, bool)}
+    if not stats.get("cores"):
+        stats.pop("load", None)
+    return worker | {"stats": stats}
 
 
 def _counted(workers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -73,8 +87,9 @@ async def _detail(visit: Visit, *, said: str = "", refusal: Refusal | None = Non
     document = worker.document | {"runs": runs.document["items"]}
     current = [each for each in document["runs"] if each["finished_at"] is None]
     lately = [each for each in document["runs"] if each["finished_at"] is not None]
-    breakers = [each for each in document["stats"].get("breakers", []) if isinstance(each, dict)]
-    shown = {"worker": document, "current": current, "lately": lately, "breakers": breakers, "said": said}
+    told = document["stats"].get("breakers")
+    breakers = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    shown = {"worker": _measured(document), "current": current, "lately": lately, "breakers": breakers, "said": said}
     shown |= {"version": __version__, "may_drain": may(visit.session, "admin")}
     shown["problem"] = "" if refusal is None else refusal.problem.detail
     live = Live(kinds=("worker_", "run_started", "run_finished"), every_seconds=5.0)
