@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import tomllib
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from tests.web.test_task_forms import FULL, typed
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.tasks.model import After, Task
+from weft.web.pages.task_files import LARGEST_FORM
 from weft.web.task_texts import definition
 
 pytestmark = on_sqlite
@@ -144,3 +146,10 @@ async def test_the_definition_of_a_page_is_that_of_the_task(app: App, developer:
     content = definition(msgspec.json.decode(shown)["task"])
     assert content["retry"] == {"count": 2, "factor": 3.0, "on": ["failed"]}
     assert "paused" not in content
+
+
+async def test_a_file_that_no_page_takes_is_not_kept_however_large_it_is(developer: Surfer) -> None:
+    form = aiohttp.FormData({"csrf": (await developer.get("/tasks/import")).fields["csrf"]}, default_to_multipart=True)
+    form.add_field("file", io.BytesIO(b"#" * (LARGEST_FORM + 1)), filename="tasks.toml")
+    answer = await developer.ask("POST", "/tasks/import", data=form)
+    assert (answer.status, "a form may have at most" in answer.text.lower()) == (413, True)

@@ -27,11 +27,16 @@ MOST_FIELDS = 20
 
 
 @asynccontextmanager
-async def uploaded(visit: Visit, name: str) -> AsyncIterator[UploadFile | None]:
-    """Read a form with a file, which is gone afterwards; what was typed is in ``visit.form`` then. None: no file."""
+async def uploaded(visit: Visit, name: str, largest: int = LARGEST) -> AsyncIterator[UploadFile | None]:
+    """Read a form with a file, which is gone afterwards; what was typed is in ``visit.form`` then. None: no file.
+
+    ``largest`` is how many bytes the form may have with its file.
+    """
     if not visit.request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Refused("unsupported_media_type", "a form with a file must be sent as multipart/form-data")
-    parser = MultiPartParser(visit.request.headers, _pieces(visit.request), max_files=1, max_fields=MOST_FIELDS)
+    parser = MultiPartParser(
+        visit.request.headers, _pieces(visit.request, largest), max_files=1, max_fields=MOST_FIELDS
+    )
     try:
         async with asyncio.timeout(FORM_SECONDS):
             found = await parser.parse()
@@ -47,13 +52,13 @@ async def uploaded(visit: Visit, name: str) -> AsyncIterator[UploadFile | None]:
         await found.close()
 
 
-async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
+async def _pieces(request: Request, largest: int) -> AsyncGenerator[bytes, None]:
     """The body as it comes; refused where it is too large, or too slow."""
     size, pieces = 0, request.stream().__aiter__()
     while (piece := await asyncio.wait_for(anext(pieces, None), PIECE_SECONDS)) is not None:
         size += len(piece)
-        if size > LARGEST:
-            raise Refused("too_large", f"a form may have at most {LARGEST} bytes with its file")
+        if size > largest:
+            raise Refused("too_large", f"a form may have at most {largest} bytes with its file")
         yield piece
 
 

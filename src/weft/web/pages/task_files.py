@@ -24,6 +24,8 @@ from weft.web.visit import Visit
 
 LARGEST = 500_000
 """Characters of a file that a page takes; ``weft tasks apply`` takes larger ones."""
+LARGEST_FORM = 8 * LARGEST + 100_000
+"""Bytes of the form: a character has four at most, and a file may come beside a text."""
 MOST_PARTS = 200_000
 """Values in a file. Some lines of YAML can stand for billions of them."""
 FORMATS = ("toml", "yaml", "json")
@@ -37,7 +39,7 @@ async def import_page(visit: Visit) -> Page:
 
 async def take(visit: Visit) -> Page | Onward:
     """Tell what a file would change; change it where that was asked for by somebody who has seen just that."""
-    async with uploaded(visit, "file") as file:
+    async with uploaded(visit, "file", LARGEST_FORM) as file:
         text, ending = await _sent(visit, file)
     typed = {"text": text, "format": ending, "prune": visit.form.get("prune", "")}
     seen = hashlib.sha256(repr(sorted(typed.items())).encode(errors="replace")).hexdigest()
