@@ -201,6 +201,10 @@ async def test_what_the_form_has_no_field_for_is_kept_with_a_change(app: App, de
         Task(name="go", project="shop", kind="spider", spec={"spider": "x", "args": {"a": "1=2", "b": "c d"}}),
         Task(name="go", project="shop", kind="shell", spec={"argv": ["echo", "a b", "'", "", "ü"]}),
         Task(name="go", project="shop", kind="shell", spec={"script": "a\n\n  b"}, paused=True),
+        Task(
+            name="go", project="shop", kind="shell", spec={"argv": ["sh", "-c", "echo {{a}}\necho"]}, params={"a": "1"}
+        ),
+        Task(name="go", project="shop", kind="noop", timeout_seconds=1234567.25, retry=Retry(delay_seconds=1000.125)),
         noop("go", "2030-01-31 08:00:30", project="shop"),
         noop("go", "@every 1d2h3m4s5ms", project="shop"),
         noop("go", {"when": "30 2 * * 1", "zone": "Asia/Tokyo", "misfire": "all"}, project="shop"),
@@ -211,6 +215,15 @@ async def test_no_task_is_changed_by_a_form_that_is_sent_back(app: App, develope
     page = await developer.get("/tasks/shop/go/edit")
     assert (await developer.send("/tasks/shop/go/edit", page.fields | typed(page))).status == 303
     assert (await app.tasks.get("shop", "go")).task == task
+
+
+async def test_arguments_that_were_not_changed_stay_what_they_were(app: App, developer: Surfer) -> None:
+    args = {"pages": 3, "full": True, "country": "de"}
+    await keep(app, Task(name="go", project="shop", kind="spider", spec={"spider": "x", "args": args}))
+    page = await developer.get("/tasks/shop/go/edit")
+    fields = page.fields | typed(page) | {"args": "pages=3\nfull=True\ncountry=fr\nmore=1"}
+    assert (await developer.send("/tasks/shop/go/edit", fields)).status == 303
+    assert (await app.tasks.get("shop", "go")).task.spec["args"] == args | {"country": "fr", "more": "1"}
 
 
 async def test_a_task_that_was_changed_meanwhile_is_not_overwritten(app: App, developer: Surfer) -> None:

@@ -57,8 +57,8 @@ def typed_of(task: Mapping[str, Any]) -> dict[str, str]:
     fields = {name: str(task[name] or "") for name in ("description", "max_running", "priority")}
     fields |= {"name": task["name"], "project": task["project"], "kind": task["kind"]}
     fields |= {"tags": ", ".join(task["tags"]), "labels": ", ".join(task["labels"])}
-    fields |= {"timeout_seconds": f"{task['timeout_seconds']:g}" if task["timeout_seconds"] else ""}
-    fields |= {"retry_count": str(retry["count"] or ""), "retry_delay_seconds": f"{retry['delay_seconds']:g}"}
+    fields |= {"timeout_seconds": f"{task['timeout_seconds']:.15g}" if task["timeout_seconds"] else ""}
+    fields |= {"retry_count": str(retry["count"] or ""), "retry_delay_seconds": f"{retry['delay_seconds']:.15g}"}
     fields["after"] = "\n".join(_line(each) for each in task["after"])
     fields["params"] = _json(task["params"]) if task["params"] else ""
     fields["paused"] = "yes" if task["paused"] else ""
@@ -105,8 +105,12 @@ def _spec(kind: str, typed: Mapping[str, str], before: Mapping[str, Any]) -> dic
     if kind == "http":
         return {"url": typed.get("url", "").strip()}
     if kind == "spider":
-        same = typed.get("args", "") == _lines(before.get("args"))
-        return {"spider": typed.get("spider", "").strip(), **({} if same else {"args": _args(typed.get("args", ""))})}
+        args = before.get("args") or {}
+        same = typed.get("args", "") == _lines(args)
+        return {
+            "spider": typed.get("spider", "").strip(),
+            **({} if same else {"args": _args(typed.get("args", ""), args)}),
+        }
     return {}
 
 
@@ -115,6 +119,8 @@ def _command(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
     if not text.strip():
         raise Wrong("command", "there must be a command")
     argv = before.get("argv")
+    if argv and text.strip() == shlex.join(map(str, argv)).strip():
+        return {}
     if argv and "\n" not in text.strip():
         try:
             return {"argv": shlex.split(text)}
@@ -127,13 +133,15 @@ def _lines(args: Mapping[str, Any] | None) -> str:
     return "\n".join(f"{name}={value}" for name, value in (args or {}).items())
 
 
-def _args(text: str) -> dict[str, str]:
-    found = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
+def _args(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed; a value that is as it was stays what it was, also where it is no text."""
+    found: dict[str, Any] = {}
+    for line in filter(None, map(str.strip, text.split("\n"))):
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
             raise Wrong("args", f"{line!r} must be name=value, one on each line")
-        found[name.strip()] = value
+        name = name.strip()
+        found[name] = before[name] if name in before and str(before[name]).strip() == value.strip() else value
     return found
 
 
