@@ -191,7 +191,7 @@ async def _log_end(visit: Visit, address: str) -> list[Document] | None:
 
 def _log_shown(run: Document, lines: list[Document] | None) -> dict[str, Any]:
     found = lines or []
-    grave = [each for each in found if each["level"] in GRAVE and run["state"] != "succeeded"]
+    grave = [each for each in found if each["level"] in GRAVE]
     end = [{**each, "message": _head(each["message"])} for each in found[-SHOWN_LINES:]]
     return {"log": end, "log_is_away": lines is None, "error": _error(grave[-1]) if grave else None}
 
