@@ -37,7 +37,7 @@ async def listing(visit: Visit) -> Page:
 
 async def new(visit: Visit) -> Page:
     """The form for a new user."""
-    return await _form(visit, {"name": "", "grants": {"*": "viewer"}})
+    return await _form(visit, {"name": "", "grants": {}})
 
 
 async def create(visit: Visit) -> Page:
