@@ -65,6 +65,7 @@ async def overview(visit: Visit) -> Page:
         "workers": workers,
         "alerts": _gathered(alerts)[:MOST_ALERTS],
         "is_fresh": {each["name"] for each in projects["items"]} <= {EXAMPLES},
+        "has_example": EXAMPLES in {each["name"] for each in projects["items"]},
     }
     document = {name: value for name, value in shown.items() if name != "alerts"}
     document |= {"day": told["day"], "alerts": [{"kind": each.kind, "count": each.count} for each in shown["alerts"]]}
