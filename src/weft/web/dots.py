@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 WIDTH, HEIGHT = 720, 340
-LEFT, RIGHT, TOP, BOTTOM = 64, 32, 28, 48
+LEFT, RIGHT, TOP, BOTTOM = 88, 32, 46, 48
 SMALLEST, LARGEST = 5.0, 26.0
 """Radius of a dot."""
 MOST = 300
