@@ -20,7 +20,10 @@ if (dialog) {
     }
   });
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-palette]")) show();
+    if (event.target.closest("[data-palette]") && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      show();
+    }
     if (event.target === dialog) dialog.close();
   });
   field.addEventListener("input", find);

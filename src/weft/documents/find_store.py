@@ -17,6 +17,8 @@ datasets, workers = schema.datasets, schema.workers
 Named = tuple[str, str]
 """A project and a name in it."""
 MOST_VERSIONS = 50
+THERE = ("online", "busy", "draining")
+"""States of workers that are there; those that have gone stay in the table for ever."""
 
 
 class _Spider(msgspec.Struct):
@@ -61,7 +63,7 @@ def spiders_named(tx: Transaction, part: str, within: Collection[str] | None, li
 
 def workers_named(tx: Transaction, part: str, limit: int) -> list[str]:
     """Those that are there."""
-    there = and_(workers.c.state != "offline", func.lower(workers.c.name).contains(part, autoescape=True))
+    there = and_(workers.c.state.in_(THERE), func.lower(workers.c.name).contains(part, autoescape=True))
     query = select(workers.c.name).where(there).distinct().order_by(workers.c.name).limit(limit)
     return [row.name for row in tx.rows(query)]
 

@@ -30,8 +30,8 @@ operations = Operations("guest")
 
 GUESTS = frozenset({"guest"})
 DATASET = "/guest/datasets/{name}"
-MOST = 200
-"""Spiders, or datasets, that a guest is shown."""
+MOST_SPIDERS, MOST_DATASETS = 200, 50
+"""So many of them a guest is shown."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ async def spiders(call: Call) -> Page[GuestSpider]:
     """List the spiders of the project that a guest may look at."""
     share = await _of_project(call)
     found = (await call.app.projects.all_spiders([share.project])).get(share.project, ())
-    return Page(items=[GuestSpider(name=each.name, doc=_first_line(each.doc)) for each in found[:MOST]])
+    return Page(items=[GuestSpider(name=each.name, doc=_first_line(each.doc)) for each in found[:MOST_SPIDERS]])
 
 
 class GuestDataset(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class GuestDataset(msgspec.Struct, frozen=True, kw_only=True):
 async def datasets(call: Call) -> Page[GuestDataset]:
     """List the datasets that a guest may look at."""
     share = await _share(call)
-    found = [] if share.dataset else await call.app.datasets.glances([share.project], limit=MOST)
+    found = [] if share.dataset else await call.app.datasets.glances([share.project], limit=MOST_DATASETS)
     if share.dataset:
         found = [await call.app.datasets.glance(share.project, share.dataset)]
     return Page(
