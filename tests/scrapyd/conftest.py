@@ -17,7 +17,6 @@ from weft.db.database import Transaction
 from weft.projects import store
 from weft.projects.model import Code, Spider, Version
 
-
 HERE = Path(__file__).parent
 
 
