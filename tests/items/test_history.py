@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import SetClock
 from tests.items.pasts import crawled
+from tests.items.scene import Spider, lines
 from tests.projects.making import a_version
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep
@@ -54,6 +55,20 @@ async def test_a_project_is_summed_up_by_spider(app: App, clock: SetClock) -> No
     prices = found["prices"]
     assert (prices.runs, prices.items, prices.pages, prices.seconds, prices.ended) == (3, 6, 12, 6.0, 3)
     assert (prices.last_run_id, prices.states, prices.is_flaky) == (last, ["failed", "succeeded", "succeeded"], True)
+
+
+async def test_a_run_that_was_cut_short_counts_with_what_it_had_fetched(app: App, clock: SetClock) -> None:
+    await a_version(app, "shop")
+    await submit(app, task="prices", kind="spider", spec={"spider": "prices"})
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    stats = {"response_received_count": 7, "log_count/ERROR": 2}
+    await Spider(hand, lease).send(lines([{"number": 1}]), stats=stats)
+    await hand.end(lease, "cancelled")
+    standing = (await app.histories.of_project("shop"))["prices"]
+    assert (standing.items, standing.pages, standing.errors) == (1, 7, 2)
+    [past] = (await app.histories.of_spider("shop", "prices", 10)).runs
+    assert (past.items, past.pages, past.errors) == (1, 7, 2)
 
 
 async def test_projects_tell_their_code_their_queue_and_how_their_last_runs_ended(app: App, clock: SetClock) -> None:

@@ -23,6 +23,8 @@ MOST_OF_PROJECT = 500
 """How many of a project's newest runs its overview is made from."""
 MOST_STATES = 20
 """How many of its newest runs tell how a project is."""
+MOST_SILENT = 100
+"""Of how many runs that said nothing at their end the statistics are read."""
 
 _spec_of = msgspec.json.Decoder(RunSpec).decode
 _spiders_of = msgspec.json.Decoder(tuple[Spider, ...]).decode
@@ -108,8 +110,9 @@ class Histories:
         def work(tx: Transaction) -> History:
             tasks = store.tasks_of(tx, project, spider)
             rows = store.newest_of_spider(tx, project, spider, tasks, limit)
-            yields = store.yields_of(tx, [row.id for row in rows])
-            return History(runs=[_past(row, yields.get((row.id, row.attempt))) for row in rows], tasks=tasks)
+            yields, told = store.yields_of(tx, [row.id for row in rows]), _told_by(tx, rows)
+            runs = [_past(row, yields.get((row.id, row.attempt)), told[row.id]) for row in rows]
+            return History(runs=runs, tasks=tasks)
 
         return await self._db.read(work)
 
@@ -118,11 +121,11 @@ class Histories:
 
         def work(tx: Transaction) -> dict[str, Standing]:
             rows = [row for row in store.newest_of_project(tx, project, MOST_OF_PROJECT) if row.kind == store.KIND]
-            counts = store.counts_of(tx, [row.id for row in rows])
+            counts, told = store.counts_of(tx, [row.id for row in rows]), _told_by(tx, rows)
             found: dict[str, Standing] = {}
             for row in rows:
                 if spider := store.spider_of(row):
-                    _count(found.setdefault(spider, Standing()), row, counts)
+                    _count(found.setdefault(spider, Standing()), row, counts, told[row.id])
             return found
 
         return await self._db.read(work)
@@ -131,8 +134,15 @@ class Histories:
         return await self._db.read(lambda tx: _standings(tx, names))
 
 
-def _past(row: Any, yielded: Any) -> Past:
-    spec, told = _spec_of(row.spec), store.texts(row.result)
+def _told_by(tx: Transaction, rows: Sequence[Any]) -> dict[int, Mapping[str, Any]]:
+    """What each run said at its end; of those that were cut short or still run, the newest, what they have counted."""
+    silent = [row.id for row in rows if row.result is None and row.started_at is not None]
+    so_far = store.so_far_of(tx, silent[:MOST_SILENT])
+    return {row.id: store.texts(row.result) or so_far.get((row.id, row.attempt), {}) for row in rows}
+
+
+def _past(row: Any, yielded: Any, told: Mapping[str, Any]) -> Past:
+    spec = _spec_of(row.spec)
     args, settings = spec.spec.get("args"), spec.spec.get("settings")
     names = ("task", "state", "outcome", "reason", "trigger", "queued_at", "started_at", "finished_at")
     profile = None if yielded is None else yielded.profile
@@ -150,8 +160,7 @@ def _past(row: Any, yielded: Any) -> Past:
     )
 
 
-def _count(standing: Standing, row: Any, counts: Mapping[tuple[int, int], int]) -> None:
-    told = store.texts(row.result)
+def _count(standing: Standing, row: Any, counts: Mapping[tuple[int, int], int], told: Mapping[str, Any]) -> None:
     standing.runs += 1
     standing.items += counts.get((row.id, row.attempt), _whole(told.get("items")))
     standing.pages += _whole(told.get("pages"))

@@ -84,6 +84,17 @@ def counts_of(tx: Transaction, run_ids: Collection[int]) -> dict[tuple[int, int]
     return {(row[0], row[1]): row[2] for row in rows}
 
 
+def so_far_of(tx: Transaction, run_ids: Collection[int]) -> dict[tuple[int, int], Mapping[str, Any]]:
+    """What attempts have counted that did not come to say it at their end."""
+    columns = (run_stats.c.run_id, run_stats.c.attempt, run_stats.c.stats)
+    rows = tx.rows(select(*columns).where(run_stats.c.run_id.in_(list(run_ids)))) if run_ids else ()
+    counted = {(row[0], row[1]): texts(row[2]) for row in rows}
+    return {
+        key: {"pages": stats.get("response_received_count"), "errors": stats.get("log_count/ERROR")}
+        for key, stats in counted.items()
+    }
+
+
 def live_counts(tx: Transaction, column: str, names: Collection[str]) -> dict[str, int]:
     """How many runs of each of these projects are ready, waiting or running: a column that only such runs have."""
     lane = runs.c.ready_lane if column == "ready_lane" else runs.c.lane_id  # a long queue is counted in its index
