@@ -187,8 +187,20 @@ async def _form(visit: Visit, errors: Mapping[str, str], *, traceback: str = "",
         "traceback": traceback,
         "typed": visit.form.get("version", ""),
         "may_deploy": may(visit.session, "developer", project),
+        "is_there": await _is_there(visit, project),
     }
     return Page("projects/deploy.html", shown, {"project": project, "errors": errors}, status=status)
+
+
+async def _is_there(visit: Visit, project: str) -> bool:
+    """A project begins with its first deploy; until then nothing leads to it."""
+    try:
+        await visit.ask("GET", f"/v1{address(project)}")
+    except Refusal as refusal:
+        if refusal.problem.status not in (403, 404):
+            raise
+        return False
+    return True
 
 
 UPLOADS = frozenset({deploy})
