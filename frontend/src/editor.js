@@ -12,7 +12,7 @@ const LANGUAGES = { json, yaml, python };
 // Colours are variables of the page, so that light and dark are one.
 const LOOK = EditorView.theme({
   ".cm-gutters": { backgroundColor: "transparent", color: "var(--tblr-secondary)", border: "0" },
-  ".cm-content": { caretColor: "var(--tblr-body-color)" },
+  ".cm-content": { caretColor: "var(--tblr-body-color)", minHeight: "3rem", paddingInline: "0.4rem" },
   ".cm-cursor": { borderLeftColor: "var(--tblr-body-color)" },
   "&.cm-focused": { outline: "2px solid var(--tblr-primary)", outlineOffset: "-2px" },
 });
@@ -22,6 +22,9 @@ const COLOURS = HighlightStyle.define([
   { tag: [tags.keyword, tags.propertyName, tags.definition(tags.propertyName)], color: "var(--code-name)" },
   { tag: tags.comment, color: "var(--tblr-secondary)", fontStyle: "italic" },
 ]);
+
+// Fields of so few rows have no numbers: a lone one looks like something typed.
+const FEW_ROWS = 6;
 
 export function open(fields) {
   for (const field of fields) {
@@ -39,7 +42,7 @@ export function open(fields) {
       state: EditorState.create({
         doc: field.value,
         extensions: [
-          lineNumbers(),
+          ...(field.rows > FEW_ROWS ? [lineNumbers()] : []),
           history(),
           bracketMatching(),
           syntaxHighlighting(COLOURS),
