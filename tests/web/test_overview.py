@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.conftest import SetClock, on_sqlite
+from tests.intake.letter_making import kept
 from tests.items.scene import start
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep, noop
@@ -132,3 +133,10 @@ async def test_readers_of_one_project_see_nothing_of_others(app: App, surfer: Su
     assert "hidden-" not in shown.text
     assert "secret" not in shown.text
     assert (await document(surfer))["now"] == {"ready": 0, "waiting": 0, "running": 0}
+
+
+async def test_letters_that_were_not_counted_to_the_end_are_more(app: App, surfer: Surfer) -> None:
+    for number in range(51):
+        await kept(app, message_id=f"m-{number}")
+    await surfer.log_in()
+    assert "Dead letters: 50+" in (await surfer.get("/")).text

@@ -104,6 +104,13 @@ async def test_tabs_keep_the_other_filters_and_count(app: App, surfer: Surfer) -
     assert re.search(r'state=queued" aria-current="page"', text)
 
 
+async def test_no_number_stands_beside_a_filter_that_it_was_not_counted_by(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    await submit_many(app, 3)
+    assert 'class="count">3<' in (await surfer.get("/runs?project=shop")).text
+    assert 'class="count"' not in (await surfer.get("/runs?project=shop&tag=none")).text
+
+
 async def test_pages_follow_one_on_the_other(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     ids = await submit_many(app, 60)

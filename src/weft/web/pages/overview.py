@@ -36,6 +36,8 @@ class Alert:
     at: str | None = None
     what: str = ""
     count: int = 0
+    is_more: bool = False
+    """There are more than were counted."""
 
 
 async def overview(visit: Visit) -> Page:
@@ -106,9 +108,11 @@ async def _troubles(visit: Visit) -> list[Alert]:
     alerts: list[Alert] = []
     if roles - {"viewer"}:
         query = {"state": "dead", "limit": str(MOST_LETTERS)}
-        letters = (await visit.ask("GET", "/v1/letters", query=query)).document["items"]
+        found = (await visit.ask("GET", "/v1/letters", query=query)).document
+        letters = found["items"]
         if letters:
-            alerts.append(Alert(kind="letters", page="/letters", at=letters[0]["received_at"], count=len(letters)))
+            told = {"at": letters[0]["received_at"], "count": len(letters), "is_more": found["next"] is not None}
+            alerts.append(Alert(kind="letters", page="/letters", **told))
     if "admin" in roles:
         for webhook in (await visit.ask("GET", "/v1/webhooks")).document["items"]:
             is_open = webhook["breaker"]["state"] != "closed"

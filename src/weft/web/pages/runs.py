@@ -30,6 +30,8 @@ CHOICES = {
 }
 TYPED = (*(name for name, _ in SHORT), *(name for name, _ in LONG), *CHOICES)
 FILTERS = ("state", *TYPED)
+COUNTED = {"state", "project"}
+"""Filters by which runs are counted; with another one, a number would be of more than is listed."""
 TIMES = ("since", "until")
 STATES = [state.value for state in RunState]
 ENDED = ("succeeded", "failed", "cancelled")
@@ -96,7 +98,7 @@ async def _listing(visit: Visit, errors: dict[str, str], kept: dict[str, str] | 
         "long": LONG,
         "choices": CHOICES,
         "more": any(asked[name] for name, _ in LONG) or any(asked[name] for name in CHOICES),
-        "tabs": _tabs(kept, told["counts"]),
+        "tabs": _tabs(kept, told["counts"] if kept.keys() <= COUNTED else {}),
         "views": _views(visit, told["views"], kept),
         "filtered": urlencode(kept),
         "here_query": urlencode(query),

@@ -14,6 +14,8 @@ from weft.web.visit import Visit
 from weft.web.words import N_
 
 EXPIRIES = (("7", N_("In 7 days")), ("30", N_("In 30 days")), ("365", N_("In a year")), ("", N_("Never")))
+MOST_DATASETS = "200"
+"""That can be chosen from."""
 SAID = {"revoked": N_("The link is revoked: from now on it shows nothing.")}
 """What the page says after something was done, by the word in its address."""
 
@@ -48,7 +50,8 @@ async def _listing(
     project, after = visit.path("project"), visit.query.get("after", "")
     query = {"project": project, "limit": "50"} | ({"after": after} if after else {})
     shares, datasets = await asyncio.gather(
-        visit.ask("GET", "/v1/shares", query=query), visit.ask("GET", "/v1/datasets", query={"project": project})
+        visit.ask("GET", "/v1/shares", query=query),
+        visit.ask("GET", "/v1/datasets", query={"project": project, "limit": MOST_DATASETS}),
     )
     found, now = shares.document, datetime.now(UTC).isoformat()
     for each in found["items"]:
