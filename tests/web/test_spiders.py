@@ -11,6 +11,7 @@ from tests.access.acting import PASSWORD
 from tests.conftest import SetClock, on_sqlite
 from tests.items.pasts import crawled
 from tests.projects.making import a_version
+from tests.runs.acting import submit
 from tests.tasks.scene import keep
 from tests.waiting import eventually
 from tests.web.browser import browsing
@@ -91,6 +92,22 @@ async def test_the_form_has_what_an_earlier_run_was_given(app: App, surfer: Surf
     assert "extra=1" in filled.text
     assert (await surfer.get(f"{PAGE}?from={last}")).leads_to == f"{PAGE}/run?from={last}"
     assert (await surfer.get(f"{PAGE}/run?from=999")).status == 404
+
+
+async def test_a_run_from_the_form_has_what_the_earlier_one_had_and_the_form_does_not_show(
+    app: App, surfer: Surfer
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    spec = {"spider": "prices", "dataset": "teas", "limits": {"items": 5}, "args": {"country": "it"}}
+    first = await submit(app, task="prices", kind="spider", spec=spec, labels=("gpu",))
+    page = await surfer.get(f"{PAGE}/run?from={first}")
+    assert "--dataset teas" in page.text
+    wrong = await surfer.send(PAGE + "/run", page.fields | {"act": "run", "priority": "x"})
+    done = await surfer.send(PAGE + "/run", wrong.fields | {"act": "run", "arg.country": "fr"})
+    run = await app.runs.get(int(done.leads_to.rpartition("/")[2]))
+    assert run.spec.spec == spec | {"args": {"country": "fr"}}
+    assert run.spec.labels == ("gpu",)
 
 
 async def test_the_same_call_is_shown_for_what_was_typed(app: App, surfer: Surfer) -> None:

@@ -18,7 +18,7 @@ from weft.web.once import once
 from weft.web.pages.projects import address
 from weft.web.rendering import Live, Onward, Page
 from weft.web.rights import may
-from weft.web.same_call import same_call
+from weft.web.same_call import same_call, started_as
 from weft.web.visit import Visit
 from weft.web.words import N_, Say, speaker
 
@@ -30,6 +30,8 @@ CHOSEN = {"limit": "50", "brief": "true"}
 BAND = "rgba(120, 140, 170, 0.16)"
 EMPTY: Mapping[str, Any] = {"doc": "", "arguments": [], "takes_more": True}
 TELLS = (403, 409, 413, 422, 429)
+UNSEEN, KEPT = ("dataset", "limits", "isolation"), ("labels", "retry")
+"""What a run may be given that the form has no field for: in its spec, and beside it."""
 OTHERS = ("more", "settings", "priority", "tags", "version", "timeout_seconds")
 
 
@@ -65,25 +67,28 @@ async def form(visit: Visit) -> Page:
     spider, history, versions = await _parts(visit)
     fields = fields_of(spider)
     typed = {"priority": "", "tags": "", "version": "", "timeout_seconds": "", "more": "", "settings": ""}
-    if run_id := visit.query.get("from", ""):
-        typed |= await _given(visit, fields, run_id)
-    return _form(visit, (spider, history, versions), typed, {})
+    earlier = await _earlier(visit, visit.query.get("from", ""))
+    typed |= {} if earlier is None else _given(fields, earlier)
+    return _form(visit, (spider, history, versions), typed, {}, earlier)
 
 
 async def run(visit: Visit) -> Page | Onward:
     """Queue a run as the form says and show it; or tell, beside its field, why it cannot be."""
     project, name, parts = visit.path("project"), visit.path("spider"), await _parts(visit)
     fields = fields_of(parts[0])
+    earlier = await _earlier(visit, visit.form.get("from", ""))
     body, errors = body_of(project, name, fields, visit.form)
+    body = _like(body, earlier)
     if errors or visit.form.get("act") == "show":
-        return _form(visit, parts, visit.form, errors if visit.form.get("act") != "show" else {})
+        return _form(visit, parts, visit.form, errors if visit.form.get("act") != "show" else {}, earlier)
     try:
         queued = (await visit.ask("POST", "/v1/runs", body=body, headers=once(visit.form, body))).document
     except Refusal as refusal:
         if refusal.problem.status not in TELLS:
             raise
         field = _field(refusal.problem.field, fields)
-        return _form(visit, parts, visit.form, {field: refusal.problem.detail}, status=refusal.problem.status)
+        told = {field: refusal.problem.detail}
+        return _form(visit, parts, visit.form, told, earlier, status=refusal.problem.status)
     return Onward(f"/runs/{queued['run_id']}")
 
 
@@ -124,21 +129,43 @@ def _missing(project: str, spider: str) -> Refused:
     return Refused("not_found", f"the current code of project {project} has no spider {spider[:100]}")
 
 
-async def _given(visit: Visit, fields: Sequence[Field], run_id: str) -> dict[str, str]:
-    """What a run of this spider was given; nothing where it is of another."""
-    found = (await visit.ask("GET", f"/v1/runs/{quote(run_id, safe='')}")).document
+async def _earlier(visit: Visit, run_id: str) -> dict[str, Any] | None:
+    """An earlier run of this spider; None where it is of another."""
+    if not run_id:
+        return None
+    found = dict((await visit.ask("GET", f"/v1/runs/{quote(run_id, safe='')}")).document)
+    is_ours = found["project"] == visit.path("project") and found["spec"]["spec"].get("spider") == visit.path("spider")
+    return found if is_ours else None
+
+
+def _like(body: dict[str, Any], earlier: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A run that has from an earlier one what the form has no field for."""
+    if earlier is None:
+        return body
+    told = earlier["spec"]
+    spec = {name: told["spec"][name] for name in UNSEEN if told["spec"].get(name)} | body["spec"]
+    kept = {name: value for name, value in started_as({**earlier, "task_id": None}).items() if name in KEPT}
+    return kept | body | {"spec": spec}
+
+
+def _given(fields: Sequence[Field], found: Mapping[str, Any]) -> dict[str, str]:
+    """What an earlier run was given, as it stands in the fields of the form."""
     told = found["spec"]
-    if found["project"] != visit.path("project") or told["spec"].get("spider") != visit.path("spider"):
-        return {}
     spec = told["spec"] | {"args": {**(told["spec"].get("args") or {}), **told["params"]}}
     more = {"tags": " ".join(told["tags"]), "priority": str(found["priority"] or "")}
     more |= {"resumable": "1"} if spec.get("resumable") else {}
     more |= {"timeout_seconds": f"{told['timeout_seconds']:g}"} if told["timeout_seconds"] else {}
-    return typed_of(fields, spec) | more
+    return typed_of(fields, spec) | more | {"from": str(found["id"])}
 
 
 def _form(
-    visit: Visit, parts: Parts, typed: Mapping[str, str], errors: Mapping[str, str], *, status: int = 422
+    visit: Visit,
+    parts: Parts,
+    typed: Mapping[str, str],
+    errors: Mapping[str, str],
+    earlier: Mapping[str, Any] | None,
+    *,
+    status: int = 422,
 ) -> Page:
     spider, history, versions = parts
     project, fields = visit.path("project"), fields_of(spider)
@@ -149,13 +176,15 @@ def _form(
         "spider": spider,
         "doc": told_of(spider),
         "fields": fields,
-        "typed": {name: typed.get(name, "") for name in (*OTHERS, "resumable", *(field.id for field in fields))},
+        "typed": {
+            name: typed.get(name, "") for name in (*OTHERS, "resumable", "from", *(field.id for field in fields))
+        },
         "errors": {name: say(visit, text) for name, text in errors.items()},
         "versions": versions,
         "earlier": history["earlier"],
         "known": known_values(fields, history["earlier"]),
         "key": secrets.token_hex(8),
-        "calls": same_call(_here(visit), body),
+        "calls": same_call(_here(visit), _like(body, earlier)),
         "is_open": any(typed.get(name) for name in OTHERS) or any(name in errors for name in OTHERS),
         "may_run": may(visit.session, "developer", project),
         "prefix": PREFIX,
