@@ -89,8 +89,8 @@ async def _detail(visit: Visit, *, said: str = "", refusal: Refusal | None = Non
     lately = [each for each in document["runs"] if each["finished_at"] is not None]
     told = document["stats"].get("breakers")
     breakers = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
-    shown = {"worker": _measured(document), "current": current, "lately": lately, "breakers": breakers, "said": said}
-    shown |= {"version": __version__, "may_drain": may(visit.session, "admin")}
+    shown: dict[str, Any] = {"worker": _measured(document), "current": current, "lately": lately, "said": said}
+    shown |= {"breakers": breakers, "version": __version__, "may_drain": may(visit.session, "admin")}
     shown["problem"] = "" if refusal is None else refusal.problem.detail
     live = Live(kinds=("worker_", "run_started", "run_finished"), every_seconds=5.0)
     status = 200 if refusal is None else refusal.problem.status
