@@ -76,3 +76,17 @@ async def test_a_view_of_a_project_is_for_those_who_may_see_it(app: App, surfer:
     page = await surfer.get("/runs")
     assert ("All failures" in page.text, "Mine" in page.text, "bank" in page.text) == (True, True, False)
     assert "bank" not in (await surfer.get("/runs.json")).text
+
+
+async def test_what_was_typed_into_any_form_is_kept_where_the_session_has_ended(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    page = await surfer.get("/tasks/new")
+    await surfer.send("/logout", page.fields)
+    secret = {"password": "hush-hush", "name": "x", "value": "hush-hush"}
+    answer = await surfer.send("/tasks/new", page.fields | secret | {"command": "echo <long>\nsleep 1", "params": "{}"})
+    assert (answer.status, "echo &lt;long&gt;\nsleep 1\n\n{}" in answer.text, "hush" in answer.text) == (
+        401,
+        True,
+        False,
+    )
+    assert (await surfer.send("/tasks/shop/go", {"act": "pause"})).leads_to.startswith("/login")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -18,13 +19,14 @@ from weft.web.visit import Visit
 log = logging.getLogger(__name__)
 
 LOGIN = "/login"
+LONG = ("body", "text", "spec", "command", "args", "params", "schema", "settings", "more", "after", "tags")
 KEPT = ("retry-after", "allow", "www-authenticate")
 
 
 async def problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> Page | Onward:
     """Why there is nothing to show, with what was typed; who is not logged in is asked to do so, and comes back."""
     problem, headers = _problem(error, visit)
-    path, typed = str(visit.request.scope["path"]), visit.form.get("body", "")
+    path, typed = str(visit.request.scope["path"]), _typed(visit.form)
     is_guest = path.startswith(GUEST)
     if problem.status == 401 and not typed and not wants_json and path != LOGIN:
         return Onward(f"{LOGIN}?next={quote(_back(visit.request), safe='')}")
@@ -33,6 +35,11 @@ async def problem_page(error: Exception, visit: Visit, *, wants_json: bool) -> P
     ways = [entry for group in MENU for entry in group if entry.noun in (noun_of(path), "overview")]
     shown = {"problem": problem, "typed": typed, "ways": ways[::-1], "for_guests": is_guest}
     return Page("problem.html", shown, problem, status=problem.status, headers=headers)
+
+
+def _typed(form: Mapping[str, str]) -> str:
+    """The texts of a form that somebody may have written at for long."""
+    return "\n\n".join(form[name] for name in LONG if form.get(name, "").strip())
 
 
 def missing(path: str) -> Refused:
