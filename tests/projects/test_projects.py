@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
 from weft.app import App
+from weft.db import schema
 from weft.errors import Conflict, Invalid, NotFound, Rejected
 from weft.events import newest
 from weft.projects.model import Code, code_key
@@ -163,3 +165,13 @@ async def test_what_a_deploy_that_was_cut_off_has_left_is_removed_by_the_next(ap
     (tmp_path / "incoming" / "upload-x").mkdir(parents=True)
     await app.projects.deploy("shop", archive(tmp_path), "1.0")
     assert list((tmp_path / "incoming").iterdir()) == []
+
+
+async def test_spiders_of_some_projects_are_read_without_those_of_others(app: App) -> None:
+    for each in ("shop", "bank", "news"):
+        await a_version(app, each)
+    # Whoever read the spiders of the bank, however many these are, would fail here.
+    broken = update(schema.versions).where(schema.versions.c.project == "bank").values(spiders="[")
+    await app.db.transact(lambda tx: tx.execute(broken))
+    assert list(await app.projects.all_spiders(["shop", "news"])) == ["news", "shop"]
+    assert await app.projects.all_spiders([]) == {}

@@ -112,8 +112,8 @@ class Projects:
 
     async def all_spiders(self, projects: Collection[str] | None = None) -> dict[str, tuple[Spider, ...]]:
         """The spiders of every project's current version, or of those among ``projects``."""
-        found = await self._db.read(store.current_spiders)
-        return {name: found[name] for name in sorted(found) if projects is None or name in projects}
+        found = await self._db.read(lambda tx: store.current_spiders(tx, projects))
+        return {name: found[name] for name in sorted(found)}
 
     async def use(self, project: str, version: str) -> Version:
         """Make a version the current one: what is queued from now on executes it."""

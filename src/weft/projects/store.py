@@ -129,10 +129,11 @@ def deployed_since(tx: Transaction, at: Moment) -> list[Code]:
     return [msgspec.json.decode(row.code, type=Code) for row in rows]
 
 
-def current_spiders(tx: Transaction) -> dict[str, tuple[Spider, ...]]:
-    """The spiders of every project's current version."""
+def current_spiders(tx: Transaction, within: Collection[str] | None = None) -> dict[str, tuple[Spider, ...]]:
+    """The spiders of every project's current version, or of those of some projects."""
     same = (projects.c.name == versions.c.project) & (projects.c.current_version == versions.c.version)
-    rows = tx.rows(select(versions.c.project, versions.c.spiders).join(projects, same))
+    query = select(versions.c.project, versions.c.spiders).join(projects, same)
+    rows = tx.rows(query if within is None else query.where(projects.c.name.in_(sorted(within))))
     return {row.project: msgspec.json.decode(row.spiders, type=tuple[Spider, ...]) for row in rows}
 
 
