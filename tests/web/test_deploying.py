@@ -219,3 +219,15 @@ async def choose(browser: Browser, file: Path) -> None:
     root = (await browser.say("DOM.getDocument"))["root"]["nodeId"]
     field = (await browser.say("DOM.querySelector", nodeId=root, selector="#archive"))["nodeId"]
     await browser.say("DOM.setFileInputFiles", nodeId=field, files=[str(file)])
+
+
+async def test_two_presses_roll_back_once(app: App, surfer: Surfer) -> None:
+    for at, version in enumerate(("1.0", "1.1", "1.2"), 1):
+        await a_version(app, "shop", version, at=at)
+    await surfer.log_in(grants={"*": Role.DEVELOPER})
+    page = await surfer.get("/projects/shop/versions")
+    first = await surfer.send("/projects/shop/versions", page.fields)
+    second = await surfer.send("/projects/shop/versions", page.fields)
+    assert (first.status, second.status) == (303, 409)
+    assert "Meanwhile version 1.1 is the current one." in second.text
+    assert [each.version for each in await app.projects.versions("shop") if each.is_current] == ["1.1"]

@@ -25,6 +25,7 @@ SAID = {
     "used": N_("Version {version} is the current one: runs that are queued from now on execute it."),
     "deleted": N_("Version {version} is deleted."),
 }
+MEANWHILE = N_("Meanwhile version {version} is the current one.")
 FACTS = {
     "format": N_("Format"),
     "settings": N_("Settings module"),
@@ -42,14 +43,17 @@ async def listing(visit: Visit) -> Page:
 
 
 async def roll_back(visit: Visit) -> Page | Onward:
-    """Make the version current that was deployed before the current one."""
-    project = visit.path("project")
+    """Make the version current that was deployed before the current one, if that is still the one that was seen."""
+    project, seen = visit.path("project"), visit.form.get("current", "")
+    now = (await visit.ask("GET", f"/v1{address(project)}/standing")).document["version"]
+    if seen and now != seen:
+        return await _listing(visit, problem=say(visit, MEANWHILE, version=now))
     try:
         used = (await visit.ask("POST", f"/v1{address(project)}/rollback")).document
     except Refusal as refusal:
         if refusal.problem.status not in TELLS:
             raise
-        return await _listing(visit, refusal)
+        return await _listing(visit, problem=refusal.problem.detail, status=refusal.problem.status)
     return Onward(_said(project, "used", used["version"]))
 
 
@@ -113,7 +117,7 @@ def _said(project: str, word: str, version: str) -> str:
     return f"{address(project)}/versions?" + urlencode({"said": word, "version": version})
 
 
-async def _listing(visit: Visit, refusal: Refusal | None = None) -> Page:
+async def _listing(visit: Visit, *, problem: str = "", status: int = 409) -> Page:
     project, after = visit.path("project"), visit.query.get("after", "")
     query = {"limit": str(SHOWN), "brief": "true"} | ({"after": after} if after else {})
     found = (await visit.ask("GET", f"/v1{address(project)}/versions", query=query)).document
@@ -125,12 +129,12 @@ async def _listing(visit: Visit, refusal: Refusal | None = None) -> Page:
         "older": "" if found["next"] is None else f"{everything}?" + urlencode({"after": found["next"]}),
         "said": SAID.get(visit.query.get("said", ""), ""),
         "version": visit.query.get("version", ""),
-        "problem": "" if refusal is None else refusal.problem.detail,
+        "problem": problem,
+        "current_one": next((each["version"] for each in found["items"] if each["is_current"]), ""),
         "may_deploy": may(visit.session, "developer", project),
     }
-    status = 200 if refusal is None else refusal.problem.status
-    live = None if refusal or after else Live(kinds=("version_",))
-    return Page("projects/versions.html", shown, found, status=status, live=live)
+    live = None if problem or after else Live(kinds=("version_",))
+    return Page("projects/versions.html", shown, found, status=status if problem else 200, live=live)
 
 
 async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
