@@ -52,6 +52,13 @@ async def test_a_fresh_weft_says_what_to_do_first(app: App, surfer: Surfer) -> N
     assert 'aria-labelledby="first"' not in (await surfer.get("/")).text
 
 
+async def test_readers_of_one_project_are_led_to_nothing_that_shows_them_nothing(surfer: Surfer) -> None:
+    await surfer.log_in(grants={"shop": Role.VIEWER})
+    page = (await surfer.get("/")).text
+    assert 'href="/runs"' in page
+    assert not [noun for noun in ("workers", "letters", "webhooks") if f'href="/{noun}"' in page]
+
+
 async def test_it_says_what_runs_what_waits_and_why_and_what_failed_and_why(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     spider = await start(app)

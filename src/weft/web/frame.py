@@ -7,7 +7,7 @@ from typing import Any
 from weft.web import words
 from weft.web.assets import addresses, build
 from weft.web.look import look_of
-from weft.web.menu import MENU, noun_of
+from weft.web.menu import menu_of, noun_of
 from weft.web.visit import Visit
 
 
@@ -21,7 +21,7 @@ def around(visit: Visit) -> dict[str, Any]:
         "here": noun_of(path),
         "static": addresses(),
         "build": build(),
-        "menu": MENU,
+        "menu": menu_of(visit.session),
         "session": visit.session,
         "theme": seen.theme,
         "language": seen.language,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from weft.web.rights import may, may_somewhere
 from weft.web.words import N_
+
+Session = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,19 @@ MENU = (
 )
 
 
+OFFERED: dict[str, Callable[[Session], bool]] = {
+    "workers": lambda session: may(session, "viewer"),
+    "letters": lambda session: may_somewhere(session, "operator"),
+    "webhooks": lambda session: may_somewhere(session, "admin"),
+}
+"""Nouns whose pages show nothing to some readers, and who is led there."""
 UNDER = {"schedules": "tasks"}
 """Nouns whose pages stand under another one in the menu."""
+
+
+def menu_of(session: Session) -> list[list[Entry]]:
+    """The menu, without what shows nothing to this reader."""
+    return [[each for each in group if each.noun not in OFFERED or OFFERED[each.noun](session)] for group in MENU]
 
 
 def noun_of(path: str) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from weft.web.inside import Refusal
 from weft.web.rendering import Live, Page
+from weft.web.rights import may
 from weft.web.visit import Visit
 
 SHOWN = 8
@@ -92,12 +92,9 @@ async def _progress(visit: Visit, ids: list[int]) -> dict[int, Any]:
 
 async def _workers(visit: Visit) -> list[dict[str, Any]] | None:
     """Who works, the newest of each name; None for readers who may not know."""
-    try:
-        found: list[dict[str, Any]] = (await visit.ask("GET", "/v1/workers")).document["items"]
-    except Refusal as refusal:
-        if refusal.problem.status != 403:
-            raise
+    if not may(visit.session, "viewer"):
         return None
+    found: list[dict[str, Any]] = (await visit.ask("GET", "/v1/workers")).document["items"]
     newest = {worker["name"]: worker for worker in sorted(found, key=lambda each: each["id"])}
     return sorted(newest.values(), key=lambda each: (each["state"] == "offline", each["name"]))
 
