@@ -36,7 +36,8 @@ async def test_the_account_tells_who_one_is_and_which_roles_one_has(surfer: Surf
 async def test_a_new_password_ends_all_sessions_and_asks_to_log_in(surfer: Surfer) -> None:
     await surfer.log_in()
     done = await surfer.send("/account/password", (await surfer.get("/account")).fields | CURRENT)
-    assert (done.status, done.leads_to) == (303, "/login?next=%2Faccount")
+    assert (done.status, done.leads_to) == (303, "/login?next=%2Faccount&said=password")
+    assert "The password is changed." in (await surfer.get(done.leads_to)).text
     assert (await surfer.get("/account")).leads_to.startswith("/login")
     assert (await surfer.send("/login", {"name": "ada", "password": PASSWORD})).status == 401
     assert (await surfer.send("/login", {"name": "ada", "password": OTHER})).status == 303

@@ -30,7 +30,7 @@ async def change_password(visit: Visit) -> Page | Onward:
         if refusal.problem.status == 429:  # it is about the password that was guessed at
             wrong = {"current": refusal.problem.detail}
         return await _account(visit, errors=wrong)
-    return Onward("/login?next=%2Faccount", {"Set-Cookie": answer.headers["set-cookie"]})
+    return Onward("/login?next=%2Faccount&said=password", {"Set-Cookie": answer.headers["set-cookie"]})
 
 
 async def end_session(visit: Visit) -> Onward:

@@ -6,6 +6,9 @@ from weft.api.onward import HOME, local
 from weft.web.inside import Refusal
 from weft.web.rendering import Onward, Page
 from weft.web.visit import Visit
+from weft.web.words import N_
+
+SAID = {"password": N_("The password is changed. Log in with the new one.")}
 
 
 async def login_page(visit: Visit) -> Page | Onward:
@@ -39,7 +42,8 @@ async def _form(visit: Visit, after: str, *, name: str = "", refusal: Refusal | 
     errors = {} if problem is None else {problem.field or "password": problem.detail}
     headers = {} if refusal is None else {each: refusal.headers[each] for each in _KEPT if each in refusal.headers}
     has_users = (await visit.ask("GET", "/v1/session/first")).document["has_users"]
-    shown = {"next": after, "name": name, "errors": errors, "has_users": has_users}
+    said = SAID.get(visit.query.get("said", ""), "")
+    shown = {"next": after, "name": name, "errors": errors, "has_users": has_users, "said": said}
     document = {"next": after} if problem is None else problem
     return Page("login.html", shown, document, status=200 if problem is None else problem.status, headers=headers)
 
