@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest_asyncio
 
 from tests.conftest import SetClock, on_sqlite
@@ -114,3 +115,10 @@ async def test_who_may_see_one_project_reads_nothing_of_another_on_any_page(furn
             assert not read or answer.status in (403, 404), (form, answer.status, read)
             assert "Green tea" not in shown, form
     assert seen > 30
+
+
+async def test_no_page_is_left_behind_in_the_browser(surfer: Surfer) -> None:
+    """htmx would keep pages, with what they show and the token of the session, in the browser's own storage."""
+    await surfer.log_in()
+    [told] = re.findall(r"<meta name=\"htmx-config\" content='([^']+)'>", (await surfer.get("/runs")).text)
+    assert msgspec.json.decode(told)["historyCacheSize"] == 0
