@@ -62,6 +62,20 @@ async def test_a_mistake_does_not_make_one_overwrite_what_somebody_else_has_save
     assert (await app.users.get("bob")).grants == {"bank": Role.VIEWER}
 
 
+async def test_a_schema_that_was_changed_meanwhile_is_not_overwritten(app: App, surfer: Surfer) -> None:
+    await app.datasets.set("shop", "prices", key_fields=["sku"])
+    await surfer.log_in(grants=ADMIN)
+    page = await surfer.get("/datasets/shop/prices/fields")
+    await app.datasets.set("shop", "prices", key_fields=["url"], schema={"required": ["url"]})
+    late = await surfer.send("/datasets/shop/prices/fields", page.fields | {"key_fields": "mine", "schema": "{"})
+    for answer in (late, await surfer.send("/datasets/shop/prices/fields", late.fields | {"key_fields": "mine"})):
+        assert (answer.status, 'id="schema-error"' in answer.text, 'value="mine"' in answer.text) == (422, True, True)
+    assert (await app.datasets.get("shop", "prices")).key_fields == ("url",)
+    again = await surfer.get("/datasets/shop/prices/fields")
+    saved = await surfer.send("/datasets/shop/prices/fields", again.fields | {"key_fields": "mine", "schema": ""})
+    assert saved.status == 303
+
+
 async def test_a_number_in_signs_that_are_no_digits_is_told_beside_its_field(surfer: Surfer) -> None:
     await surfer.log_in(grants=ADMIN)
     page = await surfer.get("/projects/shop/settings")

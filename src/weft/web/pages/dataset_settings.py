@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from weft.web.faults import say
 from weft.web.inside import Refusal
 from weft.web.pages.datasets import ONE, address, api
 from weft.web.rendering import Onward, Page
@@ -39,6 +41,9 @@ async def save(visit: Visit) -> Page | Onward:
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
         return await _fields(visit, typed, {"schema": f"it must be JSON ({problem})"})
     names = [name for part in typed["key_fields"].split(",") if (name := part.strip())]
+    seen, now = visit.form.get("seen", ""), (await visit.ask("GET", api(visit), query={"count": "false"})).document
+    if seen and seen != _digest(now):
+        return await _fields(visit, typed, {"schema": say(visit, N_("It was changed meanwhile"))})
     try:
         await visit.ask("PUT", api(visit), body={"key_fields": names, "schema": schema})
     except Refusal as refusal:
@@ -85,7 +90,10 @@ async def _fields(visit: Visit, typed: dict[str, str] | None = None, errors: dic
     shown = {"dataset": known, "page": address(known), "tab": "fields", "fields": told, "typed": typed}
     shown |= {"rows": list(zip(told["fields"][:500], columns, strict=False)), "errors": errors or {}}
     shown |= {"written": _written(known["schema"]), "said": SAID.get(visit.query.get("said", ""), "")}
-    shown["may_edit"] = may(visit.session, "developer", known["project"])
+    shown |= {
+        "may_edit": may(visit.session, "developer", known["project"]),
+        "seen": visit.form.get("seen") or _digest(known),
+    }
     return Page("datasets/fields.html", shown, told, status=422 if errors else 200)
 
 
@@ -110,6 +118,12 @@ async def _destinations(visit: Visit, typed: dict[str, str], errors: dict[str, s
 
 async def _nothing() -> None:
     return None
+
+
+def _digest(dataset: dict[str, Any]) -> str:
+    """The same for as long as a dataset is to be like this."""
+    told = msgspec.json.encode([dataset["key_fields"], dataset["schema"]], order="sorted")
+    return hashlib.sha256(told).hexdigest()[:32]
 
 
 def _written(schema: Any) -> str:
