@@ -123,6 +123,11 @@ function when(_plot, seconds) {
 const COLOURS = ["--tblr-primary", "--tblr-green", "--tblr-orange", "--tblr-red", "--tblr-purple", "--tblr-cyan"];
 const NAMES = ["blue", "green", "orange", "red", "purple", "cyan", "yellow", "pink", "secondary", "azure", "teal", "lime", "indigo"];
 
+// A lone number makes no line; it is a point.
+function isLone(plot, place) {
+  return plot.data[place].filter((value) => value !== null && value !== undefined).length === 1;
+}
+
 function series(each, place, paint) {
   const colour = paint(each.color ? `--tblr-${each.color}` : COLOURS[place % COLOURS.length]);
   return {
@@ -131,7 +136,7 @@ function series(each, place, paint) {
     width: each.width ?? 1.5,
     ...(each.scale ? { scale: each.scale } : {}),
     fill: each.fill ? `color-mix(in srgb, ${colour} 15%, transparent)` : undefined,
-    points: { show: each.points ?? false },
+    points: { show: each.points ?? isLone },
     value: (_plot, value) => (value === null || value === undefined ? "–" : number.format(value)),
     spanGaps: true,
   };
