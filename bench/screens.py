@@ -118,7 +118,7 @@ async def open_screens(app: App, host: Host, count: int, held: AsyncExitStack) -
         await app.users.create(f"reader-{number}", PASSWORD, {EVERYWHERE: Role.OPERATOR})
         with closing(await asyncio.to_thread(Reader, host.port, f"reader-{number}")) as reader:
             cookies.append(reader.cookie)
-    session = await held.enter_async_context(aiohttp.ClientSession())
+    session = await held.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
     address = f"http://127.0.0.1:{host.port}"
     screens = []
     for number in range(count):
