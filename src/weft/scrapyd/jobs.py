@@ -174,9 +174,7 @@ class Jobs:
         refused |= {key: each for key, each in queued.items() if isinstance(each, WeftError)}
         return [refused.get((new.project, new.id)) for new in asked]
 
-    def _runs_of(
-        self, tx: Transaction, wanted: Mapping[Key, NewJob]
-    ) -> tuple[dict[Key, NewRun], dict[Key, WeftError]]:
+    def _runs_of(self, tx: Transaction, wanted: Mapping[Key, NewJob]) -> tuple[dict[Key, NewRun], dict[Key, WeftError]]:
         """The run of each job, and why there can be none; many ask for the same version, which is looked up once."""
         runs: dict[Key, NewRun] = {}
         refused: dict[Key, WeftError] = {}
