@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -26,6 +27,7 @@ SAID = {
 }
 NAMED = N_("A name has letters, digits, '.', '_' or '-', at most 100, and begins with a letter or digit.")
 NUMBERS: Mapping[str, type] = {"weight": float, "max_running": int, "max_queued": int, "keep_days": float}
+WHOLE = re.compile(r"[0-9]{1,9}")
 NEWS = Live(kinds=("version_",), every_seconds=5.0)
 """Runs end all the time; what is summed up of them may be some seconds old."""
 
@@ -177,7 +179,7 @@ def _wanted(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     if level := form.get("min_isolation", ""):
         wanted["min_isolation"] = level
     tags = [line.partition("=") for line in form.get("tags", "").split("\n") if line.strip()]
-    if all(equals and most.strip().isascii() and most.strip().isdigit() for _, equals, most in tags):
+    if all(equals and WHOLE.fullmatch(most.strip()) for _, equals, most in tags):
         wanted["tags"] = {tag.strip(): int(most) for tag, _, most in tags}
     else:
         errors["tags"] = N_("Each line must be a tag, '=' and a whole number.")
