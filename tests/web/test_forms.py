@@ -105,3 +105,13 @@ async def test_what_was_typed_into_any_form_is_kept_where_the_session_has_ended(
         False,
     )
     assert (await surfer.send("/tasks/shop/go", {"act": "pause"})).leads_to.startswith("/login")
+
+
+async def test_nothing_lasts_for_ever_because_its_end_was_not_understood(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    csrf = (await surfer.get("/account")).fields["csrf"]
+    key = {"csrf": csrf, "name": "ci", "days": "7", "project": "*", "role": "viewer"}
+    link = {"csrf": csrf, "label": "friends", "expires": "1"}
+    assert (await surfer.send("/settings/keys/new", key)).status == 422
+    assert (await surfer.send("/projects/shop/shares", link)).status == 422
+    assert (await app.shares.page(), [each for each in await app.keys.all() if each.name == "ci"]) == ([], [])

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from weft.errors import Invalid
 from weft.web.faults import faults
 from weft.web.grants import grants_of, rows_of
 from weft.web.inside import Refusal
@@ -50,7 +51,9 @@ async def create(visit: Visit) -> Page:
     typed["grants"] = grants_of(visit.form)
     body: dict[str, Any] = {"name": typed["name"], "grants": typed["grants"]}
     body |= {"public_key": typed["public_key"]} if typed["public_key"] else {}
-    if typed["days"] in LIVES and typed["days"]:
+    if typed["days"] not in LIVES:
+        raise Invalid("days", typed["days"], f"it must be one of {', '.join(LIVES[:-1])}, or empty")
+    if typed["days"]:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(typed["days"]))).isoformat()
     try:
         made = (await visit.ask("POST", "/v1/keys", body=body)).document

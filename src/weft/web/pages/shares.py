@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from weft.errors import Invalid
 from weft.web.inside import Refusal
 from weft.web.rendering import Onward, Page
 from weft.web.visit import Visit
@@ -32,7 +33,9 @@ async def act(visit: Visit) -> Page | Onward:
     days = visit.form.get("expires", "")
     body: dict[str, Any] = {"project": visit.path("project"), "label": visit.form.get("label", "").strip()}
     body["dataset"] = visit.form.get("dataset") or None
-    if days in {value for value, _ in EXPIRIES if value}:
+    if days not in dict(EXPIRIES):
+        raise Invalid("expires", days, "it must be 7, 30 or 365 days, or empty")
+    if days:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(days))).isoformat()
     try:
         made = (await visit.ask("POST", "/v1/shares", body=body)).document
