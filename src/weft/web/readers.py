@@ -21,6 +21,8 @@ from weft.web.visit import Visit
 
 RECHECK_SECONDS = 3.0
 """How long a reader is told more after their session has ended, at most."""
+TOGETHER_SECONDS = 0.5
+"""How long what one page of a session has learned of it is good for its others."""
 LONGEST_WISH = 8192
 LOGGED_OUT, REFUSED, LATER, BUSY = 4401, 1008, 1012, 1013
 FOR_ALL = frozenset(
@@ -52,12 +54,33 @@ class Kind:
     """Whose page it is; empty for one that is for all."""
 
 
+class Sessions:
+    """Tells anew who readers are. Pages of one session ask together."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[str, str], tuple[float, asyncio.Task[None], Visit]] = {}
+
+    async def know(self, visit: Visit) -> None:
+        """As ``visit.know_session``, with what another page of the session has learned within the last moments."""
+        headers, now = visit.request.headers, time.monotonic()
+        credentials = (headers.get("authorization", ""), headers.get("cookie", ""))
+        at, asking, asker = self._asked.get(credentials, (0.0, None, visit))
+        if asking is None or now - at > TOGETHER_SECONDS:
+            self._asked = {key: each for key, each in self._asked.items() if now - each[0] <= TOGETHER_SECONDS}
+            asking, asker = asyncio.create_task(visit.know_session()), visit
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody waits
+            self._asked[credentials] = (now, asking, visit)
+        await asyncio.shield(asking)
+        visit.session = asker.session
+
+
 @dataclass(slots=True, eq=False)
 class Reader:
     """One browser."""
 
     socket: WebSocket
     visit: Visit
+    sessions: Sessions
     checked_at: float = float("-inf")
     screen: Screen | None = None
     sent: bytes = b""
@@ -92,7 +115,7 @@ class Reader:
         if time.monotonic() - self.checked_at < RECHECK_SECONDS:
             return
         grants = self.visit.session["grants"]
-        await self.visit.know_session()
+        await self.sessions.know(self.visit)
         self.checked_at = time.monotonic()
         self.refuse_others(grants)
 

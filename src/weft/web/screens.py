@@ -31,7 +31,7 @@ from weft.web.assets import build
 from weft.web.frame import around
 from weft.web.inside import Refusal
 from weft.web.pages.guest import hidden
-from weft.web.readers import BUSY, LATER, LOGGED_OUT, REFUSED, Kind, Reader, Screen, request_of
+from weft.web.readers import BUSY, LATER, LOGGED_OUT, REFUSED, Kind, Reader, Screen, Sessions, request_of
 from weft.web.rendering import Page
 from weft.web.visit import Visit
 
@@ -60,6 +60,7 @@ class Screens:
         self._tail, self._page_of = tail, page_of
         self._screens: dict[Kind, Screen] = {}
         self._places = Places(MOST_READERS, "live pages")
+        self._sessions = Sessions()
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -78,7 +79,8 @@ class Screens:
             await socket.close(REFUSED)
             return
         await socket.accept()
-        reader = Reader(socket, Visit(request_of(socket, {"path": "/"}), api, request_id_of(socket)))
+        visit = Visit(request_of(socket, {"path": "/"}), api, request_id_of(socket))
+        reader = Reader(socket, visit, self._sessions)
         try:
             await self._serve(reader)
         except WebSocketDisconnect as gone:
