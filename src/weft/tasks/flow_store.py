@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import BigInteger, ScalarSelect, func, literal, or_, select, tuple_
 
 from weft.clock import Moment
 from weft.db import schema
@@ -18,6 +18,7 @@ tasks, runs, ticks, dependencies = schema.tasks, schema.runs, schema.ticks, sche
 
 MOST_EDGES = 2000
 MOST_TICKS = 5000
+LARGEST_ID = 2**63 - 1
 
 SHOWN = tuple(runs.c[name] for name in ("id", "state", "outcome", "reason", "queued_at", "started_at", "finished_at"))
 
@@ -38,14 +39,27 @@ class Graph:
 def newest_runs(tx: Transaction, task_ids: Collection[int]) -> dict[int, Any]:
     """How the newest run of each task stands, by the id of the task."""
     found: dict[int, Any] = {}
+    newest = _newest_id(tx.connection.dialect.name)
     for part in parts(task_ids):
-        newest = (
-            select(func.max(runs.c.id)).where(runs.c.project == tasks.c.project, runs.c.task == tasks.c.name)
-        ).scalar_subquery()
         of_tasks = select(tasks.c.id.label("of"), newest.label("run_id")).where(tasks.c.id.in_(part)).subquery()
         query = select(of_tasks.c.of, *SHOWN).join(of_tasks, runs.c.id == of_tasks.c.run_id)
         found |= {row.of: row for row in tx.rows(query)}
     return found
+
+
+def _newest_id(dialect: str) -> ScalarSelect[int]:
+    """The newest run of a task, with a task.
+
+    PostgreSQL would rather walk back through all runs until it meets one of the task, which may be never; where whole
+    rows are compared, it takes the index that has them in this order.
+    """
+    if dialect != "postgresql":
+        of_task = (runs.c.project == tasks.c.project, runs.c.task == tasks.c.name)
+        return select(func.max(runs.c.id)).where(*of_task).scalar_subquery()
+    row = tuple_(runs.c.project, runs.c.task, runs.c.id)
+    first, last = (tuple_(tasks.c.project, tasks.c.name, literal(each, BigInteger)) for each in (0, LARGEST_ID))
+    order = (runs.c.project.desc(), runs.c.task.desc(), runs.c.id.desc())
+    return select(runs.c.id).where(row >= first, row <= last).order_by(*order).limit(1).scalar_subquery()
 
 
 def graph(tx: Transaction, projects: Collection[str] | None, around: int | None = None) -> Graph:
