@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from weft.web.inside import Refusal
-from weft.web.pages.items import AS_JSON, IN_TABLE, NOTHING, SAMPLE, listed, tabled
+from weft.web.pages.items import AS_JSON, IN_TABLE, NOTHING, SAMPLE, listed, searched, tabled
 from weft.web.rendering import Live, Page
 from weft.web.scraped import Room, cell, differences, offered
 from weft.web.visit import Visit
@@ -126,15 +126,7 @@ async def _things(visit: Visit, wanted: Wanted, runs: list[dict[str, Any]], erro
         if run_id is None:
             return NOTHING
         query[BY_RUN[wanted.only]] = str(run_id)
-    try:
-        found: dict[str, Any] = (await visit.ask("GET", f"{api(visit)}/things", query=query)).document
-    except Refusal as refusal:
-        if refusal.problem.status != 422:
-            raise
-        field = refusal.problem.field or "search"
-        errors["search" if field in ("where", "contains") else field] = refusal.problem.detail
-        return NOTHING
-    return found
+    return await searched(visit, f"{api(visit)}/things", query, errors)
 
 
 def _last(runs: list[dict[str, Any]], only: str) -> int | None:

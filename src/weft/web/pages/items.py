@@ -82,8 +82,13 @@ async def _items(visit: Visit, wanted: Wanted, errors: dict[str, str]) -> dict[s
     """A page of items; what cannot be asked for is told beside its field."""
     query = {**wanted.conditions, "limit": AS_JSON if wanted.view == "json" else IN_TABLE}
     query |= {name: value for name, value in (("attempt", wanted.attempt), ("after", wanted.after)) if value}
+    return await searched(visit, f"{_api(visit)}/items", query, errors)
+
+
+async def searched(visit: Visit, path: str, query: dict[str, str], errors: dict[str, str]) -> dict[str, Any]:
+    """A page of a list; nothing where it cannot be asked for so, which is told beside its field."""
     try:
-        found: dict[str, Any] = (await visit.ask("GET", f"{_api(visit)}/items", query=query)).document
+        found: dict[str, Any] = (await visit.ask("GET", path, query=query)).document
     except Refusal as refusal:
         if refusal.problem.status != 422:
             raise
