@@ -168,6 +168,13 @@ class InboxDown(BrokerDown):
         WeftError.__init__(self, f"the inbox {inbox} does not answer ({_first_line(why)}); its messages wait there")
 
 
+class FrontierDown(WeftError):
+    """The store of a crawl's addresses does not answer."""
+
+    def __init__(self, frontier: str, why: object) -> None:
+        super().__init__(f"the frontier {frontier} does not answer ({_first_line(why)}); crawls wait for it")
+
+
 class OutboxDown(WeftError):
     """A queue that orders are put into does not answer."""
 

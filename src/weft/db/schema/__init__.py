@@ -17,6 +17,7 @@ from weft.db.schema.access_tables import (
     views,
 )
 from weft.db.schema.columns import metadata
+from weft.db.schema.crawl_tables import crawl_hosts, crawl_limits, crawl_skips, crawls, hosts, urls
 from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
 from weft.db.schema.ground_tables import event_ids, leaders, run_ids, schema_version, sequences, thing_ids
 from weft.db.schema.intake_tables import letters, replies, scrapyd_jobs
@@ -34,7 +35,7 @@ from weft.db.schema.project_tables import projects, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
 from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
 
-VERSION = 5
+VERSION = 6
 """The number of the newest migration."""
 
 __all__ = [
@@ -43,6 +44,10 @@ __all__ = [
     "arrivals",
     "attempts",
     "audit",
+    "crawl_hosts",
+    "crawl_limits",
+    "crawl_skips",
+    "crawls",
     "cursors",
     "datasets",
     "dedup_keys",
@@ -53,6 +58,7 @@ __all__ = [
     "event_ids",
     "events",
     "grants",
+    "hosts",
     "idempotency_keys",
     "inbox",
     "items",
@@ -81,6 +87,7 @@ __all__ = [
     "thing_ids",
     "things",
     "ticks",
+    "urls",
     "users",
     "versions",
     "views",

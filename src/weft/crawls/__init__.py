@@ -1,0 +1,1 @@
+"""Crawls of whole sites: the frontier, the crawler, politeness, and what is kept of pages."""

@@ -1,0 +1,99 @@
+"""What a process that crawls and the control plane tell each other, and what a crawl is. Values, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from weft.clock import Moment
+from weft.crawl_ports import Turn, Turned
+from weft.crawl_spec import CrawlSpec
+
+ACTIVE, PAUSED, FINISHED, STOPPED = "active", "paused", "done", "stopped"
+"""The states of a crawl."""
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """Addresses that were left out, before they came to the frontier or after, counted by what they have in common."""
+
+    reason: Annotated[str, Meta(max_length=60)]
+    """A name such as ``scope`` or ``robots``; ``crawls/reasons.py`` has them all, with a sentence for each."""
+    host: Annotated[str, Meta(max_length=300)] = ""
+    pattern: Annotated[str, Meta(max_length=500)] = ""
+    """What they have in common, where that is known: ``/calendar/{number}/{number}``."""
+    example: Annotated[str, Meta(max_length=8_192)] = ""
+    count: Annotated[int, Meta(ge=1)] = 1
+    is_trap: bool = False
+
+
+class CrawlTurn(msgspec.Struct, frozen=True):
+    """What a run that does a share of a crawl asks of the control plane: one call does it all."""
+
+    turn: Turn = Turn()
+    skips: list[Skip] = []
+    feed: list[str] = []
+    """Canonical addresses for the crawl that this one feeds."""
+
+
+class CrawlTurned(msgspec.Struct, frozen=True):
+    """What it is answered."""
+
+    crawl: int
+    """The crawl's id."""
+    turned: Turned = Turned()
+    stop: str = ""
+    """paused, stopped or done: give back what is held and end. Empty: go on."""
+    reason: str = ""
+    """Why it should stop, in words."""
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What the worker's machine allows and is called; it comes from the settings of weft there."""
+
+    contact: str = ""
+    allowed_networks: tuple[str, ...] = ()
+    """Networks that may be asked although they are not public, such as 127.0.0.0/8."""
+    limiter: str = ""
+    """The URL of the shared limiter; empty: each process has its own."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a process that crawls sends its worker, followed by the items that it has yielded, as JSON lines."""
+
+    asked: CrawlTurn | None = None
+    """None: only say who we are (``Answer.policy``), or only take the items."""
+    first: int = 0
+    """The number of the first item that follows; 0: none do."""
+    stats: dict[str, float | str] | None = None
+    """How it is getting on, by Scrapy's names where Scrapy has one."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What it is answered. Items are stored before the turn is made: what is done has its item."""
+
+    turned: CrawlTurned | None = None
+    policy: Policy | None = None
+    problem: str = ""
+    """Why nothing was done: ask the same again in a while. Items and turns that come twice do no harm."""
+    lost: bool = False
+    """The run is somebody else's by now: end at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crawl:
+    """A crawl, as the database knows it."""
+
+    id: int
+    project: str
+    name: str
+    run_id: int | None
+    spec: CrawlSpec
+    state: str
+    reason: str
+    seeded: bool
+    created_at: Moment
+    created_by: str
+    ended_at: Moment | None

@@ -1,0 +1,106 @@
+"""Crawls of whole sites: what is to be fetched, from whom, and what was left out."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, PrimaryKeyConstraint, String, Text
+
+from weft.db.schema.columns import Id, Json, Moment, Name, sparse, table
+
+crawls = table(
+    "crawls",
+    Column("id", Id, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("name", Name, nullable=False),  # of its task
+    Column("run_id", Id),  # the first that does a share of it
+    Column("spec", Json, nullable=False),
+    Column("state", String(10), nullable=False),  # active, paused, done, stopped
+    Column("reason", Text, nullable=False),  # why it is not active
+    Column("seeded", Boolean, nullable=False),  # its seeds are in the frontier
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String(120), nullable=False),
+    Column("ended_at", Moment),
+    Index("crawls_by_project", "project", "id"),
+    Index("crawls_by_run", "run_id", unique=True),
+    Index("crawls_by_state", "state", "id"),
+    sqlite_autoincrement=True,
+)
+
+crawl_skips = table(
+    "crawl_skips",  # addresses that were left out, counted by why and by what they have in common
+    Column("crawl_id", Id),
+    Column("digest", String(32)),  # of reason, host and pattern
+    Column("reason", String(60), nullable=False),
+    Column("host", String(300), nullable=False),
+    Column("pattern", Text, nullable=False),
+    Column("example", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("is_trap", Boolean, nullable=False),
+    PrimaryKeyConstraint("crawl_id", "digest"),
+)
+
+hosts = table(
+    "hosts",  # whom politeness is about, whatever the crawl: each is held by one at a time
+    Column("id", Id, primary_key=True),
+    Column("name", String(300), nullable=False),
+    Column("fence", BigInteger, nullable=False),  # grows with each lease
+    Column("crawl_id", Id),  # for which it is held; null: it is free
+    Column("holder", String(120), nullable=False),
+    Column("leased_until", Moment, nullable=False),
+    Column("wanted_by", Id),  # the crawl that found it held, and gets it next
+    Column("wanted_until", Moment, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("state", Json, nullable=False),
+    Index("hosts_by_name", "name", unique=True),
+    sqlite_autoincrement=True,
+)
+
+crawl_hosts = table(
+    "crawl_hosts",  # the addresses of a crawl on one host, counted
+    Column("crawl_id", Id),
+    Column("host_id", Id),
+    Column("waiting", Id),  # the crawl, while an address is queued or leased
+    Column("ready_at", Moment, nullable=False),  # when it is worth looking at, as far as this crawl knows
+    Column("queued", BigInteger, nullable=False),
+    Column("leased", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("skipped", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    PrimaryKeyConstraint("crawl_id", "host_id"),
+)
+sparse("crawl_hosts_waiting", crawl_hosts.c.waiting, crawl_hosts.c.ready_at, crawl_hosts.c.host_id)
+
+crawl_limits = table(
+    "crawl_limits",  # how much of a crawl may be given out
+    Column("crawl_id", Id, primary_key=True, autoincrement=False),
+    Column("pages", BigInteger, nullable=False),
+    Column("pages_per_host", BigInteger, nullable=False),
+    Column("given", BigInteger, nullable=False),
+)
+
+urls = table(
+    "urls",  # every address that a crawl knows
+    Column("crawl_id", Id),
+    Column("key", BigInteger, autoincrement=False),  # a hash of the address
+    Column("host_id", Id, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("data", Json),
+    Column("state", String(8), nullable=False),
+    Column("line", Id),  # its host, while it is queued: an index that is walked in order
+    Column("rank", BigInteger, nullable=False),  # the order in line: priority first, then age
+    Column("depth", Integer, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("found_on", BigInteger, nullable=False),
+    Column("reason", String(200), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("fetched_at", Moment, nullable=False),
+    Column("etag", String(200), nullable=False),
+    Column("last_modified", String(100), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("interval", Float(53), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    PrimaryKeyConstraint("crawl_id", "key"),
+)
+sparse("urls_in_line", urls.c.line, urls.c.crawl_id, urls.c.rank)
