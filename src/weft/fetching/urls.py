@@ -1,0 +1,160 @@
+"""One spelling for each address: the WHATWG form, without what says nothing about the page.
+
+The fragment, the user and password, parameters that track people and session ids go; the order of parameters stays,
+because some sites mind it. What is not http or https is no address here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import xxhash
+from url import URL, URLError
+
+LONGEST = 8_192
+"""Characters of an address that anybody keeps."""
+LONGEST_HOST = 260
+
+TRACKING = (
+    *("utm_[a-z0-9_]*", "hsa_[a-z0-9_]*", "pk_[a-z0-9_]*", "piwik_[a-z0-9_]*", "mtm_[a-z0-9_]*", "matomo_[a-z0-9_]*"),
+    *("gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "fbclid", "msclkid", "twclid"),
+    *("ttclid", "yclid", "ysclid", "li_fat_id", "igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi"),
+    *("__hstc", "__hssc", "__hsfp", "hsctatracking", "mkt_tok", "oly_anon_id", "oly_enc_id", "vero_id", "vero_conv"),
+    *("wickedid", "rb_clickid", "s_cid", "ef_id", "epik", "irclickid", "_openstat", "zanpid", "sc_cid", "srsltid"),
+)
+"""Parameters that follow people around, as regular expressions of their names."""
+SESSIONS = (
+    *("jsessionid", "phpsessid", "aspsessionid[a-z]*", "sessionid", "session_id", "sessid", "cfid", "cftoken"),
+    *("oscsid", "zenid", "xtcsid", "bbsessid"),
+)
+"""Parameters that are a session and nothing else."""
+MAYBE_SESSIONS = ("sid", "s", "session", "token")
+"""Parameters that are a session where their value is a long hexadecimal number."""
+
+_DROPPED = re.compile(
+    rf"(?<=[?&])(?:(?:{'|'.join((*TRACKING, *SESSIONS))})(?:=[^&]*)?|(?:{'|'.join(MAYBE_SESSIONS)})=[0-9a-f]{{16,}})(?:&|$)",
+    re.IGNORECASE,
+)
+_SESSION_PATH = re.compile(
+    r";(?:jsessionid|phpsessid|sid|sessionid)=[^;/?]*|/\([a-z]\([a-z0-9]{20,}\)\)(?=/|$)", re.IGNORECASE
+)
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_UNUSUAL = re.compile(r"[?%;@(#]")
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What is left out of addresses."""
+
+    keep_tracking: bool = False
+    drop_parameters: tuple[str, ...] = ()
+    """Names of further parameters, as regular expressions."""
+    _names: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = "|".join(f"(?:{each})" for each in self.drop_parameters)
+        object.__setattr__(self, "_names", re.compile(names) if names else None)
+
+    def canonical(self, url: str) -> str | None:
+        """The address in its one spelling; None where it is none of the web."""
+        try:
+            return self._tidy(str(URL.parse(url.partition("#")[0])))
+        except (URLError, UnicodeError):
+            return None
+
+    def resolve(self, base: str, hrefs: Iterable[str]) -> list[str]:
+        """Where links of a page lead, in order and without doubles; what leads nowhere on the web is left out."""
+        try:
+            join = URL.parse(base).join
+        except (URLError, UnicodeError):
+            return []
+        near, unusual = origin_of(base) + "/", _UNUSUAL.search
+        found: dict[str, None] = {}
+        for href in hrefs:
+            try:
+                text = str(join(href))
+            except (URLError, UnicodeError):
+                continue
+            if text.startswith(near) and not unusual(text):
+                found[text] = None
+            elif (tidied := self._tidy(text.partition("#")[0])) is not None:
+                found[tidied] = None
+        return list(found)
+
+    def _tidy(self, text: str) -> str | None:
+        """Of an address in the WHATWG form, without a fragment."""
+        if not text.startswith(("http://", "https://")):
+            return None
+        if "%" in text:
+            text = _unescaped(text)
+        scheme, _, rest = text.partition("://")
+        authority, slash, rest = rest.partition("/")
+        host = authority.rpartition("@")[2]
+        if len(host) > LONGEST_HOST:
+            return None
+        path, mark, query = rest.partition("?")
+        if not self.keep_tracking and (";" in path or "(" in path):
+            path = _SESSION_PATH.sub("", slash + path).removeprefix("/")
+        if mark and query:
+            query = self._kept(query)
+        return f"{scheme}://{_without_dot(host)}/{path}" + (f"?{query}" if query else "")
+
+    def _kept(self, query: str) -> str:
+        """The parameters that say something about the page."""
+        if not self.keep_tracking:
+            kept = _DROPPED.sub("", f"?{query}")[1:]
+            query = kept.removesuffix("&") if len(kept) != len(query) else query
+        if self._names is not None:
+            is_dropped = self._names.fullmatch
+            query = "&".join(each for each in query.split("&") if not is_dropped(each.partition("=")[0]))
+        return query
+
+
+USUAL = Spelling()
+
+canonical = USUAL.canonical
+
+
+def resolve(base: str, hrefs: Sequence[str], spelling: Spelling = USUAL) -> list[str]:
+    """Where links of a page lead, in order and without doubles."""
+    return spelling.resolve(base, hrefs)
+
+
+def key_of(url: str) -> int:
+    """The hash of a canonical address, as a signed number of 64 bits."""
+    key: int = xxhash.xxh3_64_intdigest(url.encode())
+    return key - 0x1_0000_0000_0000_0000 if key & 0x8000_0000_0000_0000 else key
+
+
+def host_of(url: str) -> str:
+    """Whom politeness is about: the name of a canonical address, with its port where that is not the usual one."""
+    return url.split("/", 3)[2]
+
+
+def origin_of(url: str) -> str:
+    """Scheme and host of a canonical address: ``https://site.example``."""
+    return "/".join(url.split("/", 3)[:3])
+
+
+def _unescaped(text: str) -> str:
+    """Escapes that need not be are not, and the others are in capitals; until nothing changes any more."""
+    for _ in range(5):
+        unescaped = _ESCAPE.sub(_one_way, text)
+        if unescaped == text:
+            break
+        text = str(URL.parse(unescaped))
+    return text
+
+
+def _one_way(escape: re.Match[str]) -> str:
+    character = chr(int(escape[1], 16))
+    return character if character in _PLAIN else escape[0].upper()
+
+
+def _without_dot(host: str) -> str:
+    """A name that ends with a dot is the same name."""
+    name, colon, port = host.partition(":")
+    return host if host.startswith("[") else f"{name.removesuffix('.') or name}{colon}{port}"
