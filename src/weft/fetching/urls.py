@@ -18,25 +18,24 @@ LONGEST = 8_192
 LONGEST_HOST = 260
 
 TRACKING = (
-    *("utm_[a-z0-9_]*", "hsa_[a-z0-9_]*", "pk_[a-z0-9_]*", "piwik_[a-z0-9_]*", "mtm_[a-z0-9_]*", "matomo_[a-z0-9_]*"),
+    *("utm_*", "hsa_*", "pk_*", "piwik_*", "mtm_*", "matomo_*"),
     *("gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "fbclid", "msclkid", "twclid"),
     *("ttclid", "yclid", "ysclid", "li_fat_id", "igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi"),
     *("__hstc", "__hssc", "__hsfp", "hsctatracking", "mkt_tok", "oly_anon_id", "oly_enc_id", "vero_id", "vero_conv"),
     *("wickedid", "rb_clickid", "s_cid", "ef_id", "epik", "irclickid", "_openstat", "zanpid", "sc_cid", "srsltid"),
 )
-"""Parameters that follow people around, as regular expressions of their names."""
+"""Parameters that follow people around, by name, or by how the name begins."""
 SESSIONS = (
-    *("jsessionid", "phpsessid", "aspsessionid[a-z]*", "sessionid", "session_id", "sessid", "cfid", "cftoken"),
+    *("jsessionid", "phpsessid", "aspsessionid*", "sessionid", "session_id", "sessid", "cfid", "cftoken"),
     *("oscsid", "zenid", "xtcsid", "bbsessid"),
 )
 """Parameters that are a session and nothing else."""
 MAYBE_SESSIONS = ("sid", "s", "session", "token")
 """Parameters that are a session where their value is a long hexadecimal number."""
 
-_DROPPED = re.compile(
-    rf"(?<=[?&])(?:(?:{'|'.join((*TRACKING, *SESSIONS))})(?:=[^&]*)?|(?:{'|'.join(MAYBE_SESSIONS)})=[0-9a-f]{{16,}})(?:&|$)",
-    re.IGNORECASE,
-)
+_NAMES = frozenset(name for name in (*TRACKING, *SESSIONS) if not name.endswith("*"))
+_STARTS = tuple(name.removesuffix("*") for name in (*TRACKING, *SESSIONS) if name.endswith("*"))
+_MAYBE = re.compile(rf"(?:{'|'.join(MAYBE_SESSIONS)})=[0-9a-f]{{16,}}", re.IGNORECASE)
 _SESSION_PATH = re.compile(
     r";(?:jsessionid|phpsessid|sid|sessionid)=[^;/?]*|/\([a-z]\([a-z0-9]{20,}\)\)(?=/|$)", re.IGNORECASE
 )
@@ -104,13 +103,23 @@ class Spelling:
 
     def _kept(self, query: str) -> str:
         """The parameters that say something about the page."""
-        if not self.keep_tracking:
-            kept = _DROPPED.sub("", f"?{query}")[1:]
-            query = kept.removesuffix("&") if len(kept) != len(query) else query
-        if self._names is not None:
-            is_dropped = self._names.fullmatch
-            query = "&".join(each for each in query.split("&") if not is_dropped(each.partition("=")[0]))
-        return query
+        is_dropped = self._is_dropped
+        if "&" not in query:
+            return "" if is_dropped(query) else query
+        return "&".join([each for each in query.split("&") if not is_dropped(each)])
+
+    def _is_dropped(self, parameter: str) -> bool:
+        name = parameter.partition("=")[0]
+        if self._names is not None and self._names.fullmatch(name):
+            return True
+        if self.keep_tracking:
+            return False
+        name = name.lower()
+        return (
+            name in _NAMES
+            or name.startswith(_STARTS)
+            or (name in MAYBE_SESSIONS and _MAYBE.fullmatch(parameter) is not None)
+        )
 
 
 USUAL = Spelling()
