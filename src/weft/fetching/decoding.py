@@ -1,0 +1,145 @@
+"""Undoing a Content-Encoding, never making more than is allowed: a small body may unfold to gigabytes."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from types import ModuleType
+from typing import Any, Protocol
+
+from weft.fetching.exchange import NoAnswer
+
+_zlib: ModuleType
+_brotli: ModuleType | None
+try:
+    from isal import isal_zlib as _zlib
+except ImportError:  # a machine that it was not built for
+    _zlib = zlib
+try:
+    _brotli = importlib.import_module("brotli")
+except ImportError:
+    _brotli = None
+
+MOST_LAYERS = 2
+MOST_MEMBERS = 1_000
+"""Pieces that a gzip body may be put together of."""
+_NONE = ("", "identity")
+_ERRORS: tuple[type[Exception], ...] = (zlib.error, _zlib.error, *([_brotli.error] if _brotli is not None else []))
+
+
+class Layer(Protocol):
+    def feed(self, data: bytes, most: int) -> bytes:
+        """At most ``most`` further bytes; there may be more to come where it gives all of them."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last byte of the content was seen."""
+
+
+class Decoder:
+    """Undoes all layers of a body, and raises ``NoAnswer`` where it becomes larger than ``largest``."""
+
+    def __init__(self, encoding: str, largest: int) -> None:
+        self._layers = layers(encoding)
+        self._largest, self._made = largest, [0] * len(self._layers)
+
+    def feed(self, data: bytes) -> bytes:
+        for at, layer in enumerate(self._layers):
+            if not data:
+                return b""
+            try:
+                data = layer.feed(data, self._largest + 1 - self._made[at])
+            except _ERRORS as problem:
+                raise NoAnswer("protocol", f"the body cannot be decompressed: {problem}") from problem
+            self._made[at] += len(data)
+            if self._made[at] > self._largest:
+                raise NoAnswer("too_large", f"the body is larger than {self._largest} bytes when it is decompressed")
+        return data
+
+    def finish(self) -> None:
+        """Raise where the end of the content is missing, unless there was none at all."""
+        for layer, made in zip(self._layers, self._made, strict=True):
+            if made and not layer.ended:
+                raise NoAnswer("cut", "the compressed body has no end")
+
+
+def layers(encoding: str) -> list[Layer]:
+    """Those of a Content-Encoding, outermost first."""
+    names = [name for each in encoding.lower().split(",") if (name := each.strip()) not in _NONE]
+    if len(names) > MOST_LAYERS:
+        raise NoAnswer("protocol", f"the body is compressed {len(names)} times; at most {MOST_LAYERS} are undone")
+    return [_layer(name) for name in reversed(names)]
+
+
+def _layer(name: str) -> Layer:
+    if name in ("gzip", "x-gzip"):
+        return _Gzip()
+    if name == "deflate":
+        return _Deflate()
+    if name == "br" and _brotli is not None:
+        return _Brotli()
+    raise NoAnswer("protocol", f"the body is compressed with {name[:50]!r}; gzip and deflate are undone")
+
+
+class _Gzip:
+    """Members one after the other; what follows them and is none is ignored, as browsers do."""
+
+    def __init__(self) -> None:
+        self._inflate = _zlib.decompressobj(31)
+        self._members = 0
+        self.ended = False
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        if self.ended and not data.startswith(b"\x1f"):
+            return b""
+        if self.ended:
+            self._next()
+        made: bytes = self._inflate.decompress(data, most)
+        if not self._inflate.eof:
+            return made
+        parts = [made]
+        while (rest := self._inflate.unused_data).startswith(b"\x1f\x8b") and (most := most - len(parts[-1])) > 0:
+            self._next()
+            parts.append(self._inflate.decompress(rest, most))
+            if not self._inflate.eof:
+                return b"".join(parts)
+        self.ended = True
+        return b"".join(parts)
+
+    def _next(self) -> None:
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise NoAnswer("protocol", f"the body is put together of more than {MOST_MEMBERS} compressed pieces")
+        self._inflate, self.ended = _zlib.decompressobj(31), False
+
+
+class _Deflate:
+    """With or without the two bytes in front: both are meant by that name."""
+
+    def __init__(self) -> None:
+        self._inflate: Any = None
+
+    @property
+    def ended(self) -> bool:
+        return self._inflate is not None and bool(self._inflate.eof)
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        if self._inflate is None:
+            self._inflate = _zlib.decompressobj(15 if data[0] & 0x0F == 8 else -15)
+        return b"" if self._inflate.eof else bytes(self._inflate.decompress(data, most))
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        assert _brotli is not None
+        self._inflate = _brotli.Decompressor()
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._inflate.is_finished())
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        made = [self._inflate.process(data, output_buffer_limit=most)]
+        while not self._inflate.can_accept_more_data() and (most := most - len(made[-1])) > 0:
+            made.append(self._inflate.process(b"", output_buffer_limit=most))
+        return b"".join(made)

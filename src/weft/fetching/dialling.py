@@ -1,0 +1,179 @@
+"""Opening a connection: to an address that was checked, directly or through a proxy, in clear or secret."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from urllib.parse import unquote, urlsplit
+
+from weft.fetching import tls
+from weft.fetching.exchange import Exit, NoAnswer
+from weft.fetching.places import PORTS, Place
+from weft.fetching.resolving import CheckedNames
+
+ADDRESS_SECONDS = 10.0
+"""How long one address may take while there are others."""
+LARGEST_CONSENT = 16 << 10
+"""Bytes of a proxy's answer to CONNECT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where an exit is, and what it wants to see."""
+
+    name: str
+    host: str
+    port: int
+    login: bytes
+    """The value of Proxy-Authorization; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A way to a server: what connections are kept for."""
+
+    place: Place
+    proxy: Proxy | None
+
+    @property
+    def tunnelled(self) -> bool:
+        return self.proxy is not None and self.place.scheme == "https"
+
+
+@lru_cache(10_000)
+def proxy_of(exit: Exit) -> Proxy:
+    """``NoAnswer`` where the URL of an exit is none of a proxy that can be spoken to."""
+    try:
+        parts = urlsplit(exit.url)
+        host, port = parts.hostname or "", parts.port or PORTS["http"]
+    except ValueError:
+        host, port = "", 0
+    if not host or parts.scheme != "http":
+        raise NoAnswer("proxy", f"the URL of the proxy {exit.name} is not http://user:password@host:port")
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
+    return Proxy(exit.name, host, port, b"" if login == b":" else b"Basic " + base64.b64encode(login))
+
+
+class Dialler:
+    """Opens connections. What it returns is the protocol that the two sides agreed on."""
+
+    def __init__(self, names: CheckedNames, *, verify_tls: bool, http2: bool) -> None:
+        self._names, self._verify, self._http2 = names, verify_tls, http2
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return tls.context(verify=self._verify, http2=self._http2)
+
+    async def dial(self, route: Route, choose: Callable[[str], asyncio.Protocol]) -> tuple[asyncio.Protocol, str]:
+        """A connection as ``choose`` makes it from the protocol that was agreed on, and the address it leads to."""
+        place, proxy = route.place, route.proxy
+        if proxy is None:
+            sock = await self._reach(place.host, place.port)
+        else:
+            await self._check_behind(proxy, place)
+            sock = await self._reach_proxy(proxy, place)
+        address = str(sock.getpeername()[0])
+        chooser = _Chooser(choose)
+        secret = place.scheme == "https"
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(
+                lambda: chooser,
+                sock=sock,
+                ssl=self._context if secret else None,
+                server_hostname=place.host if secret else None,
+            )
+        except (ssl.SSLError, ssl.CertificateError) as problem:
+            raise NoAnswer("tls", tls.in_words(problem, place.host)) from problem
+        except OSError as problem:
+            raise NoAnswer("tls", f"no secure connection to {place.host}: {problem}") from problem
+        assert chooser.chosen is not None
+        return chooser.chosen, address
+
+    async def _reach(self, host: str, port: int) -> socket.socket:
+        addresses = await self._names.addresses(host, port)
+        problem: Exception | None = None
+        for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            try:
+                async with asyncio.timeout(ADDRESS_SECONDS if left else None):
+                    return await self._connect(address, port)
+            except (OSError, TimeoutError) as failure:
+                problem = failure
+        why = getattr(problem, "strerror", None) or problem or "no time was left"
+        raise NoAnswer("connect", f"{host}:{port} cannot be reached: {why}")
+
+    async def _connect(self, address: str, port: int) -> socket.socket:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+            self._names.check(str(sock.getpeername()[0]))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def _check_behind(self, proxy: Proxy, place: Place) -> None:
+        """A proxy must not lead where we may not go ourselves, as far as the names are known here."""
+        try:
+            await self._names.addresses(place.host, place.port)
+        except NoAnswer as problem:
+            if problem.kind != "name":
+                raise
+
+    async def _reach_proxy(self, proxy: Proxy, place: Place) -> socket.socket:
+        try:
+            sock = await self._reach(proxy.host, proxy.port)
+        except NoAnswer as problem:
+            kind = problem.kind if problem.kind == "refused_address" else "proxy"
+            raise NoAnswer(kind, f"the proxy {proxy.name}: {problem}") from problem
+        if place.scheme == "https":
+            try:
+                await _tunnel(sock, proxy, place)
+            except BaseException:
+                sock.close()
+                raise
+        return sock
+
+
+async def _tunnel(sock: socket.socket, proxy: Proxy, place: Place) -> None:
+    """Ask a proxy to pass on whatever is said."""
+    loop = asyncio.get_running_loop()
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    target = f"{host}:{place.port}".encode()
+    login = b"Proxy-Authorization: " + proxy.login + b"\r\n" if proxy.login else b""
+    answer = b""
+    try:
+        await loop.sock_sendall(
+            sock, b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n" + login + b"\r\n"
+        )
+        while b"\r\n\r\n" not in answer:
+            data = await loop.sock_recv(sock, 4096)
+            answer += data
+            if not data or len(answer) > LARGEST_CONSENT:
+                raise NoAnswer("proxy", f"the proxy {proxy.name} gave no answer to CONNECT")
+    except OSError as problem:
+        raise NoAnswer("proxy", f"the proxy {proxy.name} gave no answer to CONNECT: {problem}") from problem
+    status = answer[:12].partition(b" ")[2][:3]
+    if not answer.startswith(b"HTTP/1.") or not status.startswith(b"2"):
+        raise NoAnswer("proxy", f"the proxy {proxy.name} answered {status.decode('latin-1')!r} to CONNECT")
+
+
+class _Chooser(asyncio.Protocol):
+    """Stands in until it is known which protocol is spoken."""
+
+    def __init__(self, choose: Callable[[str], asyncio.Protocol]) -> None:
+        self._choose = choose
+        self.chosen: asyncio.Protocol | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        secret = transport.get_extra_info("ssl_object")
+        self.chosen = self._choose(secret.selected_alpn_protocol() or "" if secret is not None else "")
+        transport.set_protocol(self.chosen)
+        self.chosen.connection_made(transport)

@@ -1,0 +1,196 @@
+"""One connection that speaks HTTP/1.1: one request at a time, with limits on what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from weft.fetching.exchange import NoAnswer
+from weft.fetching.incoming import LARGEST_HEAD, Incoming
+
+if TYPE_CHECKING:
+    from weft.fetching.connections import Pool
+    from weft.fetching.dialling import Route
+
+SPARE_BYTES = 256 << 10
+"""What chunks may add to a body besides eight times its size."""
+
+
+class Answered:
+    """What came over the wire, for one request."""
+
+    __slots__ = ("head", "http", "incoming", "received", "status")
+
+    def __init__(self, status: int, http: str, head: bytes, incoming: Incoming, received: int) -> None:
+        self.status, self.http, self.head, self.incoming, self.received = status, http, head, incoming, received
+
+
+class Http1(asyncio.Protocol):
+    """A connection to one server. It is either idle or waits for one answer."""
+
+    def __init__(self, pool: Pool, route: Route) -> None:
+        self._pool, self.route = pool, route
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self._waiter: asyncio.Future[Answered] | None = None
+        self._incoming: Incoming | None = None
+        self._head: bytes = b""
+        self._heading = True
+        self._without_body = False
+        self._status = 0
+        self._received = 0
+        self._problem: NoAnswer | None = None
+        self.address = ""
+        self.counted = False
+        """Whether the pool has it among its connections."""
+        self.asked = 0
+        self.idle_since = 0.0
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    async def ask(self, method: str, request: tuple[bytes, ...], incoming: Incoming) -> Answered:
+        """Send a request and wait for the whole answer; who stops waiting ends the connection."""
+        assert self._transport is not None
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._incoming, self._without_body = incoming, method == "HEAD"
+        self._head, self._heading, self._received, self._problem = b"", True, 0, None
+        self.asked += 1
+        self._transport.writelines(request)
+        try:
+            return await self._waiter
+        finally:
+            if self._incoming is not None:
+                self.close()
+
+    @property
+    def reusable(self) -> bool:
+        return not self.closed
+
+    @property
+    def untouched(self) -> bool:
+        """Whether not one byte came back for the last request."""
+        return self._received == 0
+
+    def close(self) -> None:
+        self.closed = True
+        self._incoming = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        incoming = self._incoming
+        if incoming is None:  # nobody asked
+            self.close()
+            return
+        self._received += len(data)
+        if self._heading:
+            self._head = self._head + data if self._head else data
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._fail(NoAnswer("protocol", "the server wants to speak another protocol"))
+        except HttpParserError as problem:
+            self._fail(self._problem or NoAnswer("protocol", f"the answer is no HTTP: {problem}"))
+        else:
+            if self._heading and len(self._head) > LARGEST_HEAD:
+                self._fail(NoAnswer("headers", f"the headers are larger than {LARGEST_HEAD} bytes"))
+            elif self._received > SPARE_BYTES + len(self._head) + 8 * incoming.raw_size:
+                self._fail(NoAnswer("protocol", "the answer is nearly all frames and no content"))
+
+    def on_message_begin(self) -> None:
+        if self._incoming is None:  # nobody asked
+            self.closed = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is not None and self._heading:
+            self._do(self._incoming.header, name, value)
+
+    def on_headers_complete(self) -> None:
+        incoming = self._incoming
+        if incoming is None:
+            return
+        self._status = self._parser.get_status_code()
+        if 100 <= self._status < 200 and self._status != 101:
+            self._do(incoming.interim_ended)
+            return
+        self._heading = False
+        self._do(incoming.begin)
+        if self._without_body:
+            self._done()
+            self.closed = True  # the parser waits for a body that never comes
+
+    def on_body(self, data: bytes) -> None:
+        if self._incoming is not None:
+            self._do(self._incoming.body, data)
+
+    def on_message_complete(self) -> None:
+        if self._incoming is not None and not self._heading:
+            self._done()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        incoming = self._incoming
+        if incoming is not None:
+            if self._ends_with_connection() and error is None:
+                self._done()
+            else:
+                self._fail(NoAnswer("cut", f"the connection was closed {self._when()}"))
+        self._pool.lost(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _when(self) -> str:
+        return "before an answer" if not self._received else "in the middle of the answer"
+
+    def _ends_with_connection(self) -> bool:
+        """Whether the body is all that comes until the connection is closed."""
+        if self._heading or self._incoming is None:
+            return False
+        names = {name for name, _ in self._incoming.headers}
+        return b"content-length" not in names and b"transfer-encoding" not in names
+
+    def _do(self, step: object, *values: bytes) -> None:
+        try:
+            step(*values)  # type: ignore[operator]
+        except NoAnswer as problem:
+            self._problem = problem
+            raise
+
+    def _done(self) -> None:
+        incoming, waiter = self._incoming, self._waiter
+        assert incoming is not None
+        self._incoming = None
+        if not self.closed and not self._parser.should_keep_alive():
+            self.closed = True
+        if waiter is not None and not waiter.done():
+            head = _head(self._head, incoming.interim)
+            http = self._parser.get_http_version()
+            waiter.set_result(Answered(self._status, http, head, incoming, self._received))
+
+    def _fail(self, problem: NoAnswer) -> None:
+        waiter = self._waiter
+        self.close()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(problem)
+
+
+def _head(data: bytes, interim: int) -> bytes:
+    """The status line and the headers of the last answer at the begin of ``data``."""
+    at = 0
+    for _ in range(interim):
+        at = _end(data, at)
+    return data[at : _end(data, at)]
+
+
+def _end(data: bytes, start: int) -> int:
+    """Where the headers end that begin at ``start``."""
+    usual, bare = data.find(b"\r\n\r\n", start), data.find(b"\n\n", start)
+    if usual >= 0 and (bare < 0 or usual < bare):
+        return usual + 4
+    return bare + 2 if bare >= 0 else len(data)

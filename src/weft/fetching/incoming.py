@@ -1,0 +1,92 @@
+"""An answer while it comes in: what may come is limited before it is kept."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from weft.fetching.decoding import Decoder
+from weft.fetching.exchange import NoAnswer
+
+MOST_HEADERS = 200
+LARGEST_HEAD = 256 << 10
+MOST_INTERIM = 20
+"""Answers such as 100 Continue before the real one."""
+STREAMED_FROM = 256 << 10
+"""A body that is longer is decompressed while it comes, so that a bomb is stopped early."""
+
+
+class Incoming:
+    """Collects one answer. Each of its methods may raise ``NoAnswer``, which ends the connection."""
+
+    __slots__ = ("_compressed", "_decoder", "_largest", "_made", "_parts", "_sink", "headers", "interim", "raw_size")
+
+    def __init__(self, largest: int, sink: BinaryIO | None = None) -> None:
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.interim = 0
+        self.raw_size = 0
+        self._largest, self._sink = largest, sink
+        self._parts: list[bytes] = []
+        self._made: list[bytes] = []
+        self._decoder: Decoder | None = None
+        self._compressed = b""
+
+    def header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+        if len(self.headers) > MOST_HEADERS:
+            raise NoAnswer("headers", f"the answer has more than {MOST_HEADERS} headers")
+
+    def interim_ended(self) -> None:
+        """That was no answer yet, such as 100 Continue."""
+        self.interim += 1
+        self.headers = []
+        if self.interim > MOST_INTERIM:
+            raise NoAnswer("protocol", f"the server sent more than {MOST_INTERIM} answers that are none")
+
+    def begin(self) -> None:
+        """All headers are there."""
+        for name, value in self.headers:
+            if name == b"content-length" and value.isdigit() and int(value[:20]) > self._largest:
+                raise NoAnswer("too_large", f"the body is said to have {value[:20].decode()} bytes, more than allowed")
+            if name == b"content-encoding":
+                self._compressed += b"," + value if self._compressed else value
+        if self._sink is not None:
+            self._stream()
+
+    def body(self, data: bytes) -> None:
+        self.raw_size += len(data)
+        if self.raw_size > self._largest:
+            raise NoAnswer("too_large", f"the body is larger than {self._largest} bytes")
+        if self._sink is None:
+            self._parts.append(data)
+        if self._decoder is not None:
+            self._keep(self._decoder.feed(data))
+        elif self.raw_size > STREAMED_FROM and self._compressed:
+            self._stream()
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """The body as it came and decompressed; both are empty where it went elsewhere."""
+        if self._sink is not None:
+            assert self._decoder is not None
+            self._decoder.finish()
+            return b"", b""
+        parts = self._parts
+        raw = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not self._compressed or not raw:
+            return raw, raw
+        if self._decoder is None:
+            self._stream()
+        assert self._decoder is not None
+        self._decoder.finish()
+        return raw, self._made[0] if len(self._made) == 1 else b"".join(self._made)
+
+    def _stream(self) -> None:
+        """Decompress what is there, and from now on what comes."""
+        self._decoder = Decoder(self._compressed.decode("latin-1"), self._largest)
+        for part in self._parts:
+            self._keep(self._decoder.feed(part))
+
+    def _keep(self, made: bytes) -> None:
+        if self._sink is not None:
+            self._sink.write(made)
+        elif made:
+            self._made.append(made)
