@@ -29,6 +29,8 @@ class Ask:
     """For everything: resolving, connecting, sending, and the last byte of the body."""
     largest_body: int = 32 << 20
     """Bytes after decompression."""
+    begin_suffices: bool = False
+    """Of a body that is larger the begin is enough; else there is no answer."""
     exit: Exit | None = None
     """None: direct."""
 
@@ -56,6 +58,8 @@ class Exchange:
     began_at: Moment
     seconds: float
     """Until the last byte."""
+    sent_after: float = 0.0
+    """Seconds until the request was written: resolving, connecting and waiting for a connection come before."""
     sent_bytes: int = 0
     received_bytes: int = 0
 
