@@ -20,6 +20,8 @@ WeftError
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 │   └── InboxDown                    a queue of another system does not answer; its messages wait there
+├── FrontierDown                     the store of a crawl's addresses does not answer; crawls wait for it
+│   └── FrontierLost                 it answers, and has lost what it knew of a crawl
 └── Misconfigured           exit 78  weft cannot start as it is set up
     ├── AdapterMissing               a chosen adapter needs a package that is not installed
     ├── SchemaNewer                  the database was made by a newer weft
@@ -173,6 +175,14 @@ class FrontierDown(WeftError):
 
     def __init__(self, frontier: str, why: object) -> None:
         super().__init__(f"the frontier {frontier} does not answer ({_first_line(why)}); crawls wait for it")
+
+
+class FrontierLost(FrontierDown):
+    """The store of a crawl's addresses has lost them."""
+
+    def __init__(self, frontier: str, why: object) -> None:
+        left = "bring its data back, or stop the crawl and begin it again"
+        WeftError.__init__(self, f"the frontier {frontier} has lost what it knew ({_first_line(why)}); {left}")
 
 
 class OutboxDown(WeftError):

@@ -1,7 +1,7 @@
 """Which adapter stands behind which name. Data first: classes are imported when they are first chosen.
 
-Brokers, inboxes, outboxes and blob stores are chosen by the scheme of their URL. An executor is chosen by the kind of a
-task, and a kind is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
+Brokers, inboxes, outboxes, blob stores and frontiers are chosen by the scheme of their URL. An executor is chosen by
+the kind of a task, and a kind is a file in ``executors/``: its name is the kind, its ``EXECUTOR`` makes the executor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any, cast
 
 from weft.adapters import executors
+from weft.clock import Clock
+from weft.crawl_ports import Frontier, Limiter
 from weft.errors import AdapterMissing, Invalid
 from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable, Outbox
 
@@ -49,6 +51,18 @@ TABLES = {
     "postgresql": "weft.adapters.tables.postgres:PostgresTable",
 }
 
+LIMITERS = {
+    "memory": "weft.adapters.limiters.memory:MemoryLimiter",
+    "redis": "weft.adapters.limiters.redis:RedisLimiter",
+    "rediss": "weft.adapters.limiters.redis:RedisLimiter",
+}
+
+FRONTIERS = {
+    "redis": "weft.adapters.frontiers.redis:RedisFrontier",
+    "rediss": "weft.adapters.frontiers.redis:RedisFrontier",
+    "dynamodb": "weft.adapters.frontiers.dynamodb:DynamoFrontier",
+}
+
 EXTRAS = {
     "postgresql": "postgres",
     "redis": "redis",
@@ -77,6 +91,15 @@ def open_blobs(url: str) -> Blobs:
 
 def open_table(url: str) -> ItemTable:
     return cast(ItemTable, _adapter("table", TABLES, url)(url))
+
+
+def open_limiter(url: str) -> Limiter:
+    """Limits that are shared through ``url``; empty: those of this process alone."""
+    return cast(Limiter, _adapter("limiter", LIMITERS, url or "memory:")(url))
+
+
+def open_frontier(url: str, clock: Clock) -> Frontier:
+    return cast(Frontier, _adapter("frontier", FRONTIERS, url)(url, clock))
 
 
 def executor_kinds() -> list[str]:

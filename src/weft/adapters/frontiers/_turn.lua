@@ -1,0 +1,260 @@
+-- One exchange: what was found, then reports, then hosts that are given out. A: crawl, holder, lease, found, reports,
+-- hosts, per_host, looks. Answers: new, kept, leases, when to ask again.
+
+local LOOK_AGAIN = 5000000 -- how soon a crawl looks again at a host that another has, unless that one lets it go
+local WANTED = 30000000 -- how long a host is kept for the crawl that asked for it
+
+local crawl, holder, lease_until = A.crawl, A.holder, now + A.lease
+if not is_known(crawl) then
+  return redis.error_reply('LOST it does not know crawl ' .. crawl)
+end
+local limits = redis.call('HMGET', P .. 'c:' .. crawl, 'pages', 'per_host')
+local most, most_per_host = tonumber(limits[1] or 0), tonumber(limits[2] or 0)
+
+local function holding(host)
+  local seen = redis.call('HMGET', P .. 'o:' .. host, 'f', 'c', 'u', 'n', 'b', 'e', 'x')
+  return {
+    fence = tonumber(seen[1] or 0), crawl = seen[2] or '', ends = tonumber(seen[3] or 0),
+    next_at = tonumber(seen[4] or 0), wanted_by = seen[5] or '', wanted_until = tonumber(seen[6] or 0),
+    unclean = seen[7] == '1'
+  }
+end
+
+local function is_wanted_by_another(seen)
+  return seen.wanted_by ~= '' and seen.wanted_by ~= crawl and seen.wanted_until > now and is_known(seen.wanted_by)
+end
+
+local function add(host, addresses)
+  local new, due = 0, nil
+  for _, each in ipairs(addresses) do
+    local key, priority, not_before = each[1], each[2], each[3]
+    local where = place(crawl, key)
+    if redis.call('HEXISTS', where, key) == 0 then
+      local rank = redis.call('HINCRBY', P .. 'c:' .. crawl, 'seq', 1) - priority * PLACES
+      redis.call('HSET', where, key, fresh('q', not_before, rank, host, A.unseen, '', each[4], each[5]))
+      queue(crawl, host, key, rank, not_before)
+      new = new + 1
+      due = math.min(due or not_before, not_before)
+    end
+  end
+  if new > 0 then
+    count(crawl, host, 'q', new)
+    redis.call('ZADD', P .. 'h:' .. crawl, 0, host)
+    local seen = holding(host)
+    if seen.crawl ~= crawl or seen.ends <= now then
+      redis.call('ZADD', P .. 'r:' .. crawl, 'LT', math.max(due, seen.next_at), host)
+    end
+  end
+  return new
+end
+
+-- What may be given now that could not before.
+local function promote(host)
+  local later = of_host('t', crawl, host)
+  local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, 1000)
+  for _, key in ipairs(due) do
+    local record = redis.call('HGET', place(crawl, key), key)
+    if record then
+      local _, _, rank = struct.unpack('>c1dd', record)
+      redis.call('ZADD', of_host('l', crawl, host), rank, key)
+    end
+  end
+  if #due > 0 then
+    redis.call('ZREM', later, unpack(due))
+  end
+end
+
+local function room(host, n)
+  if most > 0 then
+    n = math.min(n, most - counted_in_all(crawl, 'g'))
+  end
+  if most_per_host > 0 then
+    n = math.min(n, most_per_host - counted(crawl, host, 'g'))
+  end
+  return n
+end
+
+local function give(host, wanted)
+  local given, keys = {}, {}
+  local n = room(host, wanted)
+  if n <= 0 then
+    return given
+  end
+  promote(host)
+  local line = redis.call('ZPOPMIN', of_host('l', crawl, host), n)
+  for i = 1, #line, 2 do
+    local key = line[i]
+    local record = redis.call('HGET', place(crawl, key), key)
+    if record then
+      redis.call('HSET', place(crawl, key), key, 'l' .. string.sub(record, 2))
+      keys[#keys + 1] = key
+      given[#given + 1] = key
+      given[#given + 1] = record
+    end
+  end
+  if #keys > 0 then
+    redis.call('SADD', P .. 'g:' .. host, unpack(keys))
+    count(crawl, host, 'q', -#keys)
+    count(crawl, host, 'l', #keys)
+    count(crawl, host, 'g', #keys)
+  end
+  return given
+end
+
+-- An outcome: key, state, next_at, verdict, visit, size. One that has come before finds the address not given.
+local function take(host, outcome)
+  local key, state, next_at = outcome[1], outcome[2], outcome[3]
+  if redis.call('SREM', P .. 'g:' .. host, key) == 0 then
+    return
+  end
+  local where = place(crawl, key)
+  local record = redis.call('HGET', where, key)
+  if not record then
+    return
+  end
+  local _, _, rank, _, _, visit, address, at = struct.unpack(HEAD, record)
+  local is_fetched = outcome[5] ~= ''
+  local data = state == 'd' and '' or string.sub(record, at)
+  visit = is_fetched and outcome[5] or visit
+  redis.call('HSET', where, key, fresh(state, next_at, rank, host, outcome[4], visit, address, data))
+  if state == 'q' then
+    queue(crawl, host, key, rank, next_at)
+  end
+  count(crawl, host, 'l', -1)
+  count(crawl, host, state, 1)
+  count(crawl, host, 'z', outcome[6])
+  if not is_fetched and (state == 'q' or state == 's') then
+    count(crawl, host, 'g', -1)
+  end
+end
+
+local function release(host, next_at, seen)
+  put_back(crawl, host)
+  redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'u', 0, 'x', 0)
+  wake(crawl, host, next_at)
+  if is_wanted_by_another(seen) then
+    wake(seen.wanted_by, host, next_at)
+  end
+end
+
+-- A report: host, fence, outcomes, next_at, state, release, want.
+local function keep(report)
+  local host = report[1]
+  local seen, where = holding(host), P .. 'o:' .. host
+  if seen.crawl ~= crawl or seen.fence ~= report[2] then
+    return {0}
+  end
+  for _, outcome in ipairs(report[3]) do
+    take(host, outcome)
+  end
+  local next_at = math.max(seen.next_at, report[4])
+  redis.call('HSET', where, 'n', next_at, 'u', lease_until)
+  if report[5] ~= '' then
+    redis.call('HSET', where, 's', report[5])
+  end
+  redis.call('EXPIRE', where, HOST_SECONDS)
+  if report[6] then
+    release(host, next_at, seen)
+    return {1, {}}
+  end
+  redis.call('ZADD', P .. 'r:' .. crawl, lease_until, host)
+  if report[7] > 0 and not is_wanted_by_another(seen) then
+    return {1, give(host, report[7])}
+  end
+  return {1, {}}
+end
+
+local function look_again(host, at)
+  redis.call('ZADD', P .. 'r:' .. crawl, at, host)
+end
+
+-- Whether nobody else has a host, or a claim to it. What one who is gone held is put back.
+local function is_free(host, seen)
+  if seen.crawl ~= '' and seen.ends > now then
+    if seen.crawl ~= crawl and (seen.wanted_by == crawl or not is_wanted_by_another(seen)) then
+      redis.call('HSET', P .. 'o:' .. host, 'b', crawl, 'e', now + WANTED)
+    end
+    look_again(host, seen.crawl == crawl and seen.ends or math.min(seen.ends, now + LOOK_AGAIN))
+    return false
+  end
+  if seen.crawl ~= '' then
+    put_back(seen.crawl, host)
+    seen.unclean = true
+    redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'x', 1)
+    if is_known(seen.crawl) then
+      wake(seen.crawl, host, seen.next_at)
+    end
+  end
+  if is_wanted_by_another(seen) then
+    look_again(host, seen.wanted_until)
+    return false
+  end
+  return true
+end
+
+local function lease(host)
+  local seen = holding(host)
+  if not is_free(host, seen) then
+    return nil
+  end
+  if seen.next_at > now then
+    look_again(host, seen.next_at)
+    return nil
+  end
+  local given = give(host, A.per_host)
+  if #given == 0 then
+    if room(host, 1) <= 0 then
+      redis.call('ZREM', P .. 'r:' .. crawl, host)
+    else
+      wake(crawl, host, seen.next_at)
+    end
+    return nil
+  end
+  local where, fence = P .. 'o:' .. host, math.max(seen.fence + 1, now)
+  redis.call('HSET', where, 'f', fence, 'c', crawl, 'w', holder, 'u', lease_until, 'x', 0)
+  if seen.wanted_by == crawl then
+    redis.call('HDEL', where, 'b', 'e')
+  end
+  redis.call('EXPIRE', where, HOST_SECONDS)
+  look_again(host, lease_until)
+  return {host, fence, seen.next_at, redis.call('HGET', where, 's') or '', seen.unclean and 1 or 0, given}
+end
+
+local function has_pages_left()
+  return most == 0 or counted_in_all(crawl, 'g') < most
+end
+
+local function lease_hosts()
+  local leases, looks = {}, 0
+  while #leases < A.hosts and looks < A.looks and has_pages_left() do
+    local due = redis.call('ZRANGEBYSCORE', P .. 'r:' .. crawl, '-inf', now, 'LIMIT', 0, A.hosts - #leases)
+    if #due == 0 then
+      break
+    end
+    for _, host in ipairs(due) do
+      looks = looks + 1
+      leases[#leases + 1] = has_pages_left() and lease(host) or nil
+    end
+  end
+  return leases
+end
+
+local function ask_again_at()
+  if not has_pages_left() then
+    return counted_in_all(crawl, 'l') > 0 and now + 1000000 or false
+  end
+  local first = redis.call('ZRANGE', P .. 'r:' .. crawl, 0, 0, 'WITHSCORES')
+  return first[2] and math.max(tonumber(first[2]), now) or false
+end
+
+local new, kept = 0, {}
+for _, each in ipairs(A.found) do
+  new = new + add(each[1], each[2])
+end
+for i, report in ipairs(A.reports) do
+  kept[i] = keep(report)
+end
+local leases = lease_hosts()
+local again = #leases == 0 and ask_again_at()
+settle()
+return {new, kept, leases, again}
