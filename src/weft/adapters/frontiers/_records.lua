@@ -15,6 +15,7 @@
 
 local P, now = ARGV[1], tonumber(ARGV[2])
 local A = cmsgpack.unpack(ARGV[3])
+local UNSEEN = ARGV[4] -- the verdict of what was not fetched yet
 
 local HEAD = '>c1ddHc0Hc0Hc0Hc0' -- state, not before, rank, host, verdict, visit, address; what follows is its data
 local PLACES = 1099511627776 -- of one priority

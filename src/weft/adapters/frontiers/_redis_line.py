@@ -1,4 +1,4 @@
-"""The line to a Redis that keeps a frontier: scripts by name, a deadline for each answer, a new line when one breaks."""
+"""The line to a Redis that keeps a frontier: scripts by name, a deadline for each answer, a new line after a break."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 from msgspec import msgpack
 
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
+from weft.adapters.frontiers._records import UNSEEN
 from weft.errors import FrontierDown, FrontierLost
 
 ANSWER_SECONDS = 15.0
-SCRIPTS = ("turn", "shards", "hosts")
+FIRST_PART = 5
+"""Where the parts begin among the arguments of a script."""
 
 
 @cache
@@ -35,10 +37,13 @@ class RedisLine:
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
 
-    async def run(self, script: str, now: int, arguments: dict[str, Any]) -> Any:
-        """What a script answers; Redis is told of it where it does not know it, as after a restart."""
+    async def run(self, script: str, now: int, arguments: dict[str, Any], parts: Sequence[bytes] = ()) -> Any:
+        """What a script answers; Redis is told of it where it does not know it, as after a restart.
+
+        Bytes go beside the arguments, as parts: what Redis unpacks must be text.
+        """
         text, digest = source_of(script)
-        rest = (0, self._prefix, now, msgpack.encode(arguments))
+        rest = (0, self._prefix, now, msgpack.encode(arguments), UNSEEN, *parts)
         try:
             return (await self._asked([("EVALSHA", digest, *rest)]))[0]
         except ReplyError as refusal:

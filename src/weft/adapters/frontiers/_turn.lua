@@ -27,11 +27,12 @@ end
 local function add(host, addresses)
   local new, due = 0, nil
   for _, each in ipairs(addresses) do
-    local key, priority, not_before = each[1], each[2], each[3]
+    local at, priority, not_before = each[1], each[2], each[3]
+    local key, address, data = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local where = place(crawl, key)
     if redis.call('HEXISTS', where, key) == 0 then
       local rank = redis.call('HINCRBY', P .. 'c:' .. crawl, 'seq', 1) - priority * PLACES
-      redis.call('HSET', where, key, fresh('q', not_before, rank, host, A.unseen, '', each[4], each[5]))
+      redis.call('HSET', where, key, fresh('q', not_before, rank, host, UNSEEN, '', address, data))
       queue(crawl, host, key, rank, not_before)
       new = new + 1
       due = math.min(due or not_before, not_before)
@@ -101,9 +102,10 @@ local function give(host, wanted)
   return given
 end
 
--- An outcome: key, state, next_at, verdict, visit, size. One that has come before finds the address not given.
+-- An outcome: where its parts are (key, verdict, visit), state, next_at, size. One that has come before finds the address not given.
 local function take(host, outcome)
-  local key, state, next_at = outcome[1], outcome[2], outcome[3]
+  local at, state, next_at = outcome[1], outcome[2], outcome[3]
+  local key, verdict, seen = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   if redis.call('SREM', P .. 'g:' .. host, key) == 0 then
     return
   end
@@ -112,17 +114,17 @@ local function take(host, outcome)
   if not record then
     return
   end
-  local _, _, rank, _, _, visit, address, at = struct.unpack(HEAD, record)
-  local is_fetched = outcome[5] ~= ''
-  local data = state == 'd' and '' or string.sub(record, at)
-  visit = is_fetched and outcome[5] or visit
-  redis.call('HSET', where, key, fresh(state, next_at, rank, host, outcome[4], visit, address, data))
+  local _, _, rank, _, _, visit, address, rest = struct.unpack(HEAD, record)
+  local is_fetched = seen ~= ''
+  local data = state == 'd' and '' or string.sub(record, rest)
+  visit = is_fetched and seen or visit
+  redis.call('HSET', where, key, fresh(state, next_at, rank, host, verdict, visit, address, data))
   if state == 'q' then
     queue(crawl, host, key, rank, next_at)
   end
   count(crawl, host, 'l', -1)
   count(crawl, host, state, 1)
-  count(crawl, host, 'z', outcome[6])
+  count(crawl, host, 'z', outcome[4])
   if not is_fetched and (state == 'q' or state == 's') then
     count(crawl, host, 'g', -1)
   end

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from weft.adapters.brokers.resp import Address, Command
 from weft.adapters.frontiers import _records as records
-from weft.adapters.frontiers._redis_line import RedisLine
+from weft.adapters.frontiers._redis_line import FIRST_PART, RedisLine
 from weft.clock import Clock, seconds
 from weft.crawl_ports import (
     Counts,
@@ -106,7 +106,7 @@ class RedisFrontier:
         return [_host(*each) for each in zip(names, answers[::2], answers[1::2], strict=True)]
 
     async def requeue(self, crawl: int, state: str) -> int:
-        asked = {"crawl": str(crawl), "state": records.LETTERS[state], "host": "", "verdict": records.UNSEEN}
+        asked = {"crawl": str(crawl), "state": records.LETTERS[state], "host": "", "requeue": True}
         at = count = 0
         while at >= 0:
             at, more = await self._line.run("shards", self._clock(), asked | {"first": at})
@@ -125,18 +125,18 @@ class RedisFrontier:
     async def _run(self, crawl: int, holder: str, turn: Turn, **parts: Any) -> Any:
         found: list[Found] = parts.get("found", [])
         reports: list[HostReport] = parts.get("reports", [])
+        bytes_beside: list[bytes] = []
         asked = {
             "crawl": str(crawl),
             "holder": holder,
             "lease": seconds(turn.lease_seconds),
-            "found": _by_host(found),
-            "reports": [_report(each) for each in reports],
+            "found": _by_host(found, bytes_beside),
+            "reports": [_report(each, bytes_beside) for each in reports],
             "hosts": parts.get("hosts", 0),
             "per_host": min(turn.urls_per_host, MOST_GIVEN),
             "looks": LOOKS,
-            "unseen": records.UNSEEN,
         }
-        return await self._line.run("turn", self._clock(), asked)
+        return await self._line.run("turn", self._clock(), asked, bytes_beside)
 
     async def _host_names(self, crawl: int, after: str, limit: int) -> list[str]:
         least = f"({after}" if after else "-"
@@ -186,23 +186,25 @@ def _report_parts(report: HostReport) -> Iterator[HostReport]:
     yield HostReport(report.host, report.fence, outcomes, *rest)
 
 
-def _by_host(found: Iterable[Found]) -> list[tuple[str, list[Any]]]:
+def _by_host(found: Iterable[Found], parts: list[bytes]) -> list[tuple[str, list[Any]]]:
     hosts: dict[str, list[Any]] = {}
     for each in found:
-        address = (each.priority, each.not_before, records.pack_address(each), each.data.encode())
-        hosts.setdefault(each.host, []).append((records.name_of(each.key), *address))
+        at = FIRST_PART + len(parts)
+        parts += (records.name_of(each.key), records.pack_address(each), each.data.encode())
+        hosts.setdefault(each.host, []).append((at, each.priority, each.not_before))
     return list(hosts.items())
 
 
-def _report(report: HostReport) -> tuple[Any, ...]:
-    outcomes = [_outcome(each) for each in report.outcomes]
+def _report(report: HostReport, parts: list[bytes]) -> tuple[Any, ...]:
+    outcomes = [_outcome(each, parts) for each in report.outcomes]
     want = min(report.want, MOST_GIVEN)
     return (report.host, report.fence, outcomes, report.next_at, report.state, report.release, want)
 
 
-def _outcome(outcome: Outcome) -> tuple[Any, ...]:
-    parts = (records.pack_verdict(outcome), records.pack_visit(outcome))
-    return (records.name_of(outcome.key), records.LETTERS[outcome.state], outcome.next_at, *parts, outcome.size)
+def _outcome(outcome: Outcome, parts: list[bytes]) -> tuple[Any, ...]:
+    at = FIRST_PART + len(parts)
+    parts += (records.name_of(outcome.key), records.pack_verdict(outcome), records.pack_visit(outcome))
+    return (at, records.LETTERS[outcome.state], outcome.next_at, outcome.size)
 
 
 def _given(flat: list[Any]) -> list[Given]:
