@@ -224,10 +224,12 @@ class Frontier(Protocol):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How often something may happen."""
+    """How often something may happen, and how often at once."""
 
     per_second: float
     burst: float = 1.0
+    at_once: int = 0
+    """How many may be under way; 0: as many as begin."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -238,10 +240,18 @@ class Grant(msgspec.Struct, frozen=True):
     """Until one's turn; where it was not granted, until it is worth asking again."""
     degraded: bool = False
     """The shared store is away: this is a part of the limit that is known to be free."""
+    turns: tuple[int, ...] = ()
+    """Which place it is under each key, for ``give_back``."""
+    epoch: str = ""
+    """Since when the store has known everything; what it granted in another epoch is void (``holds``)."""
 
 
 class Limiter(Protocol):
-    """Token buckets with names, on one clock, shared by all who open the same URL."""
+    """Token buckets with names, on one clock, shared by all who open the same URL.
+
+    In any span of time at most ``rate × span + burst`` is used under a key, if each place is used at its moment. A key
+    of which nothing was said has what was said of its kind (``host:`` for ``host:example.com``), or one a second.
+    """
 
     async def set(self, rates: Mapping[str, Rate]) -> None:
         """What each key allows from now on."""
@@ -249,11 +259,20 @@ class Limiter(Protocol):
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         """Take a place in line under every key at once, or under none where the wait would be longer."""
 
-    async def give_back(self, keys: Sequence[str], cost: float = 1.0) -> None:
-        """What was reserved is not used."""
+    def holds(self, grant: Grant) -> bool:
+        """Whether a place that was granted may still be used: ask when its moment has come."""
+
+    async def give_back(self, keys: Sequence[str], grant: Grant, cost: float = 1.0) -> None:
+        """What was reserved is not used. A place with others behind it stays empty."""
 
     async def penalise(self, key: str, seconds: float) -> None:
         """Grant nothing under this key before so many seconds have passed (Retry-After, Crawl-delay)."""
+
+    async def hold(self, key: str, holder: str, seconds: float) -> Grant:
+        """Be one of those who are under way, until ``release`` or for so many seconds; at once or not at all."""
+
+    async def release(self, key: str, holder: str) -> None:
+        """Be under way no longer."""
 
     @property
     def degraded(self) -> bool:

@@ -22,6 +22,7 @@ WeftError
 │   └── InboxDown                    a queue of another system does not answer; its messages wait there
 ├── FrontierDown                     the store of a crawl's addresses does not answer; crawls wait for it
 │   └── FrontierLost                 it answers, and has lost what it knew of a crawl
+├── LimiterDown                      the store of limits does not answer; nobody gets more than the limit
 └── Misconfigured           exit 78  weft cannot start as it is set up
     ├── AdapterMissing               a chosen adapter needs a package that is not installed
     ├── SchemaNewer                  the database was made by a newer weft
@@ -183,6 +184,13 @@ class FrontierLost(FrontierDown):
     def __init__(self, frontier: str, why: object) -> None:
         left = "bring its data back, or stop the crawl and begin it again"
         WeftError.__init__(self, f"the frontier {frontier} has lost what it knew ({_first_line(why)}); {left}")
+
+
+class LimiterDown(WeftError):
+    """The store of the limits that processes share does not answer. Nobody gets more than the limit meanwhile."""
+
+    def __init__(self, limiter: str, why: object) -> None:
+        super().__init__(f"the limiter {limiter} does not answer ({_first_line(why)}); requests wait for it")
 
 
 class OutboxDown(WeftError):

@@ -1,0 +1,114 @@
+"""Limits of one process, in its memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from weft.adapters.limiters import bucket as arithmetic
+from weft.adapters.limiters.bucket import MICRO, Bucket
+from weft.crawl_ports import Grant, Rate
+
+DEFAULT = Rate(1.0)
+EPOCH = "memory"
+LONG_AGO = 10**15
+MOST_KEPT = 50_000
+"""Buckets; when there are more, those that are full again are dropped."""
+
+Clock = Callable[[], int]
+"""Microseconds, of any clock that never goes back."""
+
+
+def monotonic() -> int:
+    return time.monotonic_ns() // 1000
+
+
+def rate_of(rates: Mapping[str, Rate], key: str) -> Rate:
+    """What was said of a key, or of its kind."""
+    return rates.get(key) or rates.get(key.partition(":")[0] + ":", DEFAULT)
+
+
+class MemoryLimiter:
+    """Buckets start full, or empty at ``began`` where that is given."""
+
+    degraded = False
+
+    def __init__(self, url: str = "", clock: Clock = monotonic, began: int | None = None) -> None:
+        self._clock = clock
+        self._began = clock() - LONG_AGO if began is None else began
+        self._rates: dict[str, Rate] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self._holders: dict[str, dict[str, int]] = {}
+
+    async def set(self, rates: Mapping[str, Rate]) -> None:
+        self._rates |= rates
+
+    async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
+        now, buckets = self._clock(), [self._bucket(key) for key in dict.fromkeys(keys)]
+        waits = [arithmetic.wait(each, now, cost, each.rate) for each in buckets]
+        most = max(waits, default=0)
+        again = most if most > longest_wait * MICRO else _blocked(buckets, waits, most, cost, now)
+        if again is None:
+            for each, own in zip(buckets, waits, strict=True):
+                arithmetic.take(each, cost, own, now + most, now)
+        turns = tuple(each.turn for each in buckets)
+        return Grant(again is None, (most if again is None else again) / MICRO, turns=turns, epoch=EPOCH)
+
+    def holds(self, grant: Grant) -> bool:
+        return grant.granted and grant.epoch == EPOCH
+
+    async def give_back(self, keys: Sequence[str], grant: Grant, cost: float = 1.0) -> None:
+        for key, turn in zip(dict.fromkeys(keys), grant.turns, strict=True):
+            bucket = self._bucket(key)
+            if bucket.turn == turn:
+                arithmetic.give_back(bucket, cost, self._clock(), bucket.rate)
+
+    async def penalise(self, key: str, seconds: float) -> None:
+        now, bucket = self._clock(), self._bucket(key)
+        arithmetic.penalise(bucket, now + round(seconds * MICRO), now, bucket.rate)
+
+    async def hold(self, key: str, holder: str, seconds: float) -> Grant:
+        now, most = self._clock(), rate_of(self._rates, key).at_once
+        if not most:
+            return Grant(True, epoch=EPOCH)
+        holders = {each: until for each, until in self._holders.get(key, {}).items() if until > now}
+        self._holders[key] = holders
+        if holder not in holders and len(holders) >= most:
+            return Grant(False, (min(holders.values()) - now) / MICRO, epoch=EPOCH)
+        holders[holder] = now + round(seconds * MICRO)
+        return Grant(True, epoch=EPOCH)
+
+    async def release(self, key: str, holder: str) -> None:
+        holders = self._holders.get(key, {})
+        holders.pop(holder, None)
+        if not holders:
+            self._holders.pop(key, None)
+
+    async def close(self) -> None:
+        self._buckets.clear()
+
+    def _bucket(self, key: str) -> Bucket:
+        """The bucket of a key, as it is now, under the limit of now."""
+        now, rate, found = self._clock(), rate_of(self._rates, key), self._buckets.get(key)
+        if found is None:
+            self._make_room(now)
+            found = self._buckets[key] = Bucket(rate.per_second, rate.burst, 0.0, self._began)
+        found.rate, found.burst = rate.per_second, rate.burst
+        arithmetic.refill(found, now, found.rate)
+        return found
+
+    def _make_room(self, now: int) -> None:
+        if len(self._buckets) < MOST_KEPT:
+            return
+        for each in self._buckets.values():
+            arithmetic.refill(each, now, each.rate)
+        self._buckets = {key: each for key, each in self._buckets.items() if each.tokens < each.burst or each.later}
+
+
+def _blocked(buckets: Sequence[Bucket], waits: Sequence[int], most: int, cost: float, now: int) -> int | None:
+    """How long a bucket has no room for a token that has to wait for another key; None: all have."""
+    again: int | None = None
+    for bucket, own in zip(buckets, waits, strict=True):
+        if again is None and own < most and bucket.later and not arithmetic.has_room(bucket, cost):
+            again = bucket.later[0][0] - now
+    return again
