@@ -10,17 +10,22 @@ from contextlib import contextmanager
 from weft.fetching.dialling import Dialler, Route
 from weft.fetching.exchange import NoAnswer
 from weft.fetching.http1 import Http1
+from weft.fetching.http2 import Http2
 
-Connection = Http1
+Connection = Http1 | Http2
 
 
 class Lane:
     """The connections of one route."""
 
-    __slots__ = ("idle", "open", "waiters")
+    __slots__ = ("idle", "open", "shared", "unsure", "waiters")
 
-    def __init__(self) -> None:
-        self.idle: list[Connection] = []
+    def __init__(self, unsure: bool) -> None:
+        self.idle: list[Http1] = []
+        self.shared: Http2 | None = None
+        """The connection that has room for many requests at once."""
+        self.unsure = unsure
+        """Nobody knows yet whether the server has such: one connection is made first."""
         self.open = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
 
@@ -30,7 +35,7 @@ class Pool:
 
     def __init__(self, dialler: Dialler, *, per_host: int, most: int, idle_seconds: float) -> None:
         self._dialler, self._per_host, self._most, self._idle_seconds = dialler, per_host, most, idle_seconds
-        self._lanes: dict[Route, Lane] = {}
+        self._lanes: dict[str, Lane] = {}
         self._idle: dict[Connection, None] = {}
         """Those that have been idle for longest come first."""
         self._open = 0
@@ -44,44 +49,60 @@ class Pool:
         return self._open
 
     async def take(self, route: Route, *, fresh: bool = False) -> Connection:
-        """A connection that is idle, or a new one, or, where there may be no more, the next that is given back."""
-        lane = self._lanes.get(route) or self._lanes.setdefault(route, Lane())
+        """A connection with room, or a new one, or, where there may be no more, the next that is given back."""
         while not self._closed:
-            if lane.idle and not fresh:
-                connection = lane.idle.pop()
-                del self._idle[connection]
+            if not fresh and (connection := self.take_now(route)) is not None:
                 return connection
-            if lane.open >= self._per_host and not self._drop(lane.idle):
+            lane = self._lanes.get(route.key) or self._lanes.setdefault(route.key, Lane(self._dialler.may_share(route)))
+            if lane.shared is not None and lane.shared.has_room:
+                return self._join(lane.shared)
+            if self._is_full(lane):
                 await self._wait(lane.waiters)
-            elif self._open >= self._most and not self._drop(list(self._idle)[:1]):
+            elif self._open >= self._most and not self._drop(next(iter(self._idle), None)):
                 await self._wait(self._waiters)
             else:
                 return await self._dial(route, lane)
         raise NoAnswer("cut", "weft is being stopped")
 
+    def take_now(self, route: Route) -> Connection | None:
+        """A connection with room; None: there is none."""
+        lane = self._lanes.get(route.key)
+        if lane is None:
+            return None
+        if lane.idle:
+            return self._join(lane.idle.pop())
+        return self._join(lane.shared) if lane.shared is not None and lane.shared.has_room else None
+
     def give_back(self, connection: Connection) -> None:
-        """It is idle from now on, unless it has ended."""
-        lane = self._lanes[connection.route]
-        if not connection.reusable or self._closed:
+        """It is idle from now on, unless it has ended or others use it too."""
+        connection.busy -= 1
+        if connection.busy:
+            self._wake_for(connection)
+            return
+        if connection.closed or self._closed:
             connection.close()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
-        lane.idle.append(connection)
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
         self._idle[connection] = None
-        if lane.waiters or self._waiters:
-            self._wake(lane)
+        if isinstance(connection, Http1):
+            self._lanes[connection.route.key].idle.append(connection)
+        self._wake_for(connection)
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle)
+            self._sweep = loop.call_later(self._idle_seconds, self._end_idle)
 
     def lost(self, connection: Connection) -> None:
         """It has ended."""
         if not connection.counted:
             return
         connection.counted = False
-        lane = self._lanes[connection.route]
+        lane = self._lanes[connection.route.key]
         if connection in self._idle:
             del self._idle[connection]
-            lane.idle.remove(connection)
+            if isinstance(connection, Http1):
+                lane.idle.remove(connection)
+        if connection is lane.shared:
+            lane.shared = None
         self._uncount(connection.route, lane)
 
     async def close(self) -> None:
@@ -90,17 +111,39 @@ class Pool:
             self._sweep.cancel()
         for connection in list(self._idle):
             connection.close()
-        for waiter in (*self._waiters, *(each for lane in self._lanes.values() for each in lane.waiters)):
-            if not waiter.done():
-                waiter.set_result(None)
+        for lane in list(self._lanes.values()):
+            if lane.shared is not None:
+                lane.shared.close()
+            _wake_all(lane.waiters)
+        _wake_all(self._waiters)
         await asyncio.sleep(0)
+
+    def _is_full(self, lane: Lane) -> bool:
+        """Whether one must wait until a connection of this route has room."""
+        if lane.shared is not None and not lane.shared.closed:
+            return True
+        if lane.unsure and lane.open:
+            return True
+        return lane.open >= self._per_host and not self._drop(lane.idle[0] if lane.idle else None)
+
+    def _join(self, connection: Connection) -> Connection:
+        connection.busy += 1
+        self._idle.pop(connection, None)
+        return connection
 
     async def _dial(self, route: Route, lane: Lane) -> Connection:
         with self._counted(route, lane):
-            made, address = await self._dialler.dial(route, lambda agreed: Http1(self, route))
-            assert isinstance(made, Http1)
-            made.address, made.counted = address, True
-            return made
+            made, address = await self._dialler.dial(
+                route, lambda agreed: Http2(self, route) if agreed == "h2" else Http1(self, route)
+            )
+            assert isinstance(made, Http1 | Http2)
+            made.address, made.counted, made.busy = address, True, 1
+        if isinstance(made, Http2):
+            lane.shared = made
+        if lane.unsure:
+            lane.unsure = False
+            _wake_all(lane.waiters)
+        return made
 
     @contextmanager
     def _counted(self, route: Route, lane: Lane) -> Iterator[None]:
@@ -117,14 +160,14 @@ class Pool:
         lane.open -= 1
         self._open -= 1
         self._wake(lane)
-        if not lane.open and not lane.waiters:
-            self._lanes.pop(route, None)
+        if not lane.open:
+            self._lanes.pop(route.key, None)  # whoever waits finds or makes another
+            _wake_all(lane.waiters)
 
-    def _drop(self, idle: list[Connection]) -> bool:
+    def _drop(self, connection: Connection | None) -> bool:
         """End one that is idle, to make room; False: there is none."""
-        if not idle:
+        if connection is None:
             return False
-        connection = idle[0]
         self.lost(connection)
         connection.close()
         return True
@@ -139,6 +182,10 @@ class Pool:
                 _wake_one(waiters)
             raise
 
+    def _wake_for(self, connection: Connection) -> None:
+        if connection.counted:
+            self._wake(self._lanes[connection.route.key])
+
     def _wake(self, lane: Lane) -> None:
         _wake_one(lane.waiters)
         _wake_one(self._waiters)
@@ -151,8 +198,7 @@ class Pool:
             if connection.idle_since > since:
                 break
             connection.close()
-        left = len(self._idle) > 0
-        self._sweep = loop.call_later(max(self._idle_seconds / 2, 0.05), self._end_idle) if left else None
+        self._sweep = loop.call_later(max(self._idle_seconds / 2, 0.05), self._end_idle) if self._idle else None
 
 
 def _wake_one(waiters: deque[asyncio.Future[None]]) -> None:
@@ -161,3 +207,8 @@ def _wake_one(waiters: deque[asyncio.Future[None]]) -> None:
         if not waiter.done():
             waiter.set_result(None)
             return
+
+
+def _wake_all(waiters: deque[asyncio.Future[None]]) -> None:
+    while waiters:
+        _wake_one(waiters)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from weft.fetching import tls
 from weft.fetching.exchange import Exit, NoAnswer
-from weft.fetching.places import PORTS, Place
+from weft.fetching.places import PORTS, Place, place_of
 from weft.fetching.resolving import CheckedNames
 
 ADDRESS_SECONDS = 10.0
@@ -29,7 +29,7 @@ class Proxy:
     name: str
     host: str
     port: int
-    login: bytes
+    login: str
     """The value of Proxy-Authorization; empty: none."""
 
 
@@ -37,6 +37,7 @@ class Proxy:
 class Route:
     """A way to a server: what connections are kept for."""
 
+    key: str
     place: Place
     proxy: Proxy | None
 
@@ -46,6 +47,12 @@ class Route:
 
 
 @lru_cache(10_000)
+def route_to(origin: str, exit: Exit | None) -> Route:
+    """``NoAnswer`` where one of them is not right."""
+    key = origin if exit is None else f"{origin} {exit.url}"
+    return Route(key, place_of(origin), None if exit is None else proxy_of(exit))
+
+
 def proxy_of(exit: Exit) -> Proxy:
     """``NoAnswer`` where the URL of an exit is none of a proxy that can be spoken to."""
     try:
@@ -56,7 +63,7 @@ def proxy_of(exit: Exit) -> Proxy:
     if not host or parts.scheme != "http":
         raise NoAnswer("proxy", f"the URL of the proxy {exit.name} is not http://user:password@host:port")
     login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
-    return Proxy(exit.name, host, port, b"" if login == b":" else b"Basic " + base64.b64encode(login))
+    return Proxy(exit.name, host, port, "" if login == b":" else "Basic " + base64.b64encode(login).decode())
 
 
 class Dialler:
@@ -64,6 +71,10 @@ class Dialler:
 
     def __init__(self, names: CheckedNames, *, verify_tls: bool, http2: bool) -> None:
         self._names, self._verify, self._http2 = names, verify_tls, http2
+
+    def may_share(self, route: Route) -> bool:
+        """Whether the server may turn out to take many requests over one connection."""
+        return self._http2 and route.place.scheme == "https"
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -146,13 +157,11 @@ async def _tunnel(sock: socket.socket, proxy: Proxy, place: Place) -> None:
     """Ask a proxy to pass on whatever is said."""
     loop = asyncio.get_running_loop()
     host = f"[{place.host}]" if ":" in place.host else place.host
-    target = f"{host}:{place.port}".encode()
-    login = b"Proxy-Authorization: " + proxy.login + b"\r\n" if proxy.login else b""
+    login = f"proxy-authorization: {proxy.login}\r\n" if proxy.login else ""
+    request = f"CONNECT {host}:{place.port} HTTP/1.1\r\nhost: {host}:{place.port}\r\n{login}\r\n"
     answer = b""
     try:
-        await loop.sock_sendall(
-            sock, b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n" + login + b"\r\n"
-        )
+        await loop.sock_sendall(sock, request.encode("ascii"))
         while b"\r\n\r\n" not in answer:
             data = await loop.sock_recv(sock, 4096)
             answer += data

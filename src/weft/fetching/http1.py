@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from weft.fetching.exchange import NoAnswer
 from weft.fetching.incoming import LARGEST_HEAD, Incoming
+from weft.fetching.sending import Answered, Late, Sending, Stale
 
 if TYPE_CHECKING:
     from weft.fetching.connections import Pool
     from weft.fetching.dialling import Route
 
 SPARE_BYTES = 256 << 10
-"""What chunks may add to a body besides eight times its size."""
-
-
-class Answered:
-    """What came over the wire, for one request."""
-
-    __slots__ = ("head", "http", "incoming", "received", "status")
-
-    def __init__(self, status: int, http: str, head: bytes, incoming: Incoming, received: int) -> None:
-        self.status, self.http, self.head, self.incoming, self.received = status, http, head, incoming, received
+"""What frames may add to a body besides eight times its size."""
 
 
 class Http1(asyncio.Protocol):
@@ -37,44 +30,39 @@ class Http1(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
         self._waiter: asyncio.Future[Answered] | None = None
         self._incoming: Incoming | None = None
-        self._head: bytes = b""
+        self._head = b""
         self._heading = True
         self._without_body = False
         self._status = 0
         self._received = 0
         self._problem: NoAnswer | None = None
+        self._asked = 0
         self.address = ""
         self.counted = False
         """Whether the pool has it among its connections."""
-        self.asked = 0
+        self.busy = 0
         self.idle_since = 0.0
         self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    async def ask(self, method: str, request: tuple[bytes, ...], incoming: Incoming) -> Answered:
+    async def ask(self, sending: Sending, incoming: Incoming, deadline: float) -> Answered:
         """Send a request and wait for the whole answer; who stops waiting ends the connection."""
         assert self._transport is not None
-        self._waiter = asyncio.get_running_loop().create_future()
-        self._incoming, self._without_body = incoming, method == "HEAD"
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_at(deadline, self._fail, Late())
+        self._incoming, self._without_body = incoming, sending.method == "HEAD"
         self._head, self._heading, self._received, self._problem = b"", True, 0, None
-        self.asked += 1
-        self._transport.writelines(request)
+        self._asked += 1
+        self._transport.write(sending.head + sending.body if sending.body else sending.head)
         try:
             return await self._waiter
         finally:
+            timer.cancel()
             if self._incoming is not None:
                 self.close()
-
-    @property
-    def reusable(self) -> bool:
-        return not self.closed
-
-    @property
-    def untouched(self) -> bool:
-        """Whether not one byte came back for the last request."""
-        return self._received == 0
 
     def close(self) -> None:
         self.closed = True
@@ -107,8 +95,8 @@ class Http1(asyncio.Protocol):
             self.closed = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._incoming is not None and self._heading:
-            self._do(self._incoming.header, name, value)
+        if self._heading and self._incoming is not None:
+            self._incoming.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         incoming = self._incoming
@@ -121,8 +109,8 @@ class Http1(asyncio.Protocol):
         self._heading = False
         self._do(incoming.begin)
         if self._without_body:
-            self._done()
             self.closed = True  # the parser waits for a body that never comes
+            self._done()
 
     def on_body(self, data: bytes) -> None:
         if self._incoming is not None:
@@ -134,19 +122,15 @@ class Http1(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-        incoming = self._incoming
-        if incoming is not None:
-            if self._ends_with_connection() and error is None:
+        if self._incoming is not None:
+            if error is None and self._ends_with_connection():
                 self._done()
+            elif self._asked > 1 and not self._received:
+                self._fail(Stale())
             else:
-                self._fail(NoAnswer("cut", f"the connection was closed {self._when()}"))
+                when = "in the middle of the answer" if self._received else "before an answer"
+                self._fail(NoAnswer("cut", f"the connection was closed {when}"))
         self._pool.lost(self)
-
-    def eof_received(self) -> bool:
-        return False
-
-    def _when(self) -> str:
-        return "before an answer" if not self._received else "in the middle of the answer"
 
     def _ends_with_connection(self) -> bool:
         """Whether the body is all that comes until the connection is closed."""
@@ -155,9 +139,10 @@ class Http1(asyncio.Protocol):
         names = {name for name, _ in self._incoming.headers}
         return b"content-length" not in names and b"transfer-encoding" not in names
 
-    def _do(self, step: object, *values: bytes) -> None:
+    def _do(self, step: Callable[..., None], *values: Any) -> None:
+        """What is raised here comes out of the parser in the clothes of one of its own errors."""
         try:
-            step(*values)  # type: ignore[operator]
+            step(*values)
         except NoAnswer as problem:
             self._problem = problem
             raise
@@ -169,8 +154,7 @@ class Http1(asyncio.Protocol):
         if not self.closed and not self._parser.should_keep_alive():
             self.closed = True
         if waiter is not None and not waiter.done():
-            head = _head(self._head, incoming.interim)
-            http = self._parser.get_http_version()
+            head, http = _head(self._head, incoming.interim), self._parser.get_http_version()
             waiter.set_result(Answered(self._status, http, head, incoming, self._received))
 
     def _fail(self, problem: NoAnswer) -> None:
@@ -190,7 +174,8 @@ def _head(data: bytes, interim: int) -> bytes:
 
 def _end(data: bytes, start: int) -> int:
     """Where the headers end that begin at ``start``."""
-    usual, bare = data.find(b"\r\n\r\n", start), data.find(b"\n\n", start)
-    if usual >= 0 and (bare < 0 or usual < bare):
-        return usual + 4
-    return bare + 2 if bare >= 0 else len(data)
+    usual = data.find(b"\r\n\r\n", start)
+    bare = data.find(b"\n\n", start, usual if usual >= 0 else len(data))
+    if bare >= 0:
+        return bare + 2
+    return usual + 4 if usual >= 0 else len(data)

@@ -30,11 +30,6 @@ class Incoming:
         self._decoder: Decoder | None = None
         self._compressed = b""
 
-    def header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
-        if len(self.headers) > MOST_HEADERS:
-            raise NoAnswer("headers", f"the answer has more than {MOST_HEADERS} headers")
-
     def interim_ended(self) -> None:
         """That was no answer yet, such as 100 Continue."""
         self.interim += 1
@@ -43,7 +38,9 @@ class Incoming:
             raise NoAnswer("protocol", f"the server sent more than {MOST_INTERIM} answers that are none")
 
     def begin(self) -> None:
-        """All headers are there."""
+        """All headers are there, which are limited in size until then."""
+        if len(self.headers) > MOST_HEADERS:
+            raise NoAnswer("headers", f"the answer has more than {MOST_HEADERS} headers")
         for name, value in self.headers:
             if name == b"content-length" and value.isdigit() and int(value[:20]) > self._largest:
                 raise NoAnswer("too_large", f"the body is said to have {value[:20].decode()} bytes, more than allowed")

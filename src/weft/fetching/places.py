@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from url import URL, URLError
@@ -30,8 +29,8 @@ class Place:
     """As Host says it: without the usual port, IPv6 in brackets."""
 
 
-def read(url: str) -> tuple[Place, str]:
-    """The server of an address in canonical form, and what it is asked for; ``NoAnswer`` where it is not clear."""
+def split(url: str) -> tuple[str, str]:
+    """The origin of an address in canonical form, and what it is asked for; ``NoAnswer`` where it is not clear."""
     end = _AUTHORITY_END.search(url, url.find("://") + 3)
     origin, target = (url, "/") if end is None else (url[: end.start()], url[end.start() :])
     target = target.partition("#")[0]
@@ -39,10 +38,9 @@ def read(url: str) -> tuple[Place, str]:
         target = "/" + target
     if len(url) > LONGEST or not _TARGET(target):
         raise NoAnswer("url", f"{url[:200]!r} is no address of the web in canonical form")
-    return place_of(origin), target
+    return origin, target
 
 
-@lru_cache(10_000)
 def place_of(origin: str) -> Place:
     """The server of scheme://host or scheme://host:port; two parsers must find the same one."""
     try:
