@@ -14,9 +14,10 @@ from bench.starts import Stamping
 from weft import __version__
 from weft.app import App, open_app, open_executor
 from weft.cli.processes import end_with_parent, on_stop, settings, settle
+from weft.workers.habits import Habits
 from weft.workers.heart import Heart
 from weft.workers.protocol import Card
-from weft.workers.worker import Habits, Worker
+from weft.workers.worker import Worker
 
 
 def crew(app: App, heart: Heart, name: str, count: int, directory: Path) -> list[Worker]:

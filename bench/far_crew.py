@@ -20,12 +20,13 @@ from weft.config import Config
 from weft.equipment import open_executor
 from weft.runs.model import Ending, Lease
 from weft.workers.enrolment import enrolled
+from weft.workers.habits import Habits
 from weft.workers.heart import Heart
 from weft.workers.link import Link
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
 from weft.workers.remote import RemoteBlobs, RemoteBroker, RemoteProtocol
 from weft.workers.wire import LONGEST_WAIT_SECONDS
-from weft.workers.worker import Habits, Worker
+from weft.workers.worker import Worker
 
 AT_ONCE = 10
 """How many enrol at the same time."""

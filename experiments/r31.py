@@ -196,7 +196,7 @@ def _median_seconds(runs: Sequence[Run]) -> float:
 
 def look_away() -> None:
     """Red control: no limit of a run as a whole is watched, and what it leaves behind is nobody's."""
-    from weft.adapters.executors import spider
+    from weft.adapters.executors import _seeing
     from weft.adapters.executors._overseer import Overseer
 
     async def watch(self: Overseer) -> tuple[str, str]:
@@ -207,4 +207,4 @@ def look_away() -> None:
         return 0
 
     Overseer.watch = watch  # type: ignore[method-assign]
-    spider.sweep_run = sweep  # type: ignore[attr-defined]
+    _seeing.sweep_run = sweep  # type: ignore[attr-defined]

@@ -27,8 +27,19 @@ from weft.access.users import Users
 from weft.access.views import Views
 from weft.clock import Clock, now
 from weft.config import Config
+from weft.crawl_ports import Frontier
+from weft.crawls.desk import Desk
 from weft.db.database import Database
-from weft.equipment import card_of, habits_of, open_blobs, open_executor, open_inbox, open_shelf, open_table
+from weft.equipment import (
+    card_of,
+    habits_of,
+    open_blobs,
+    open_executor,
+    open_frontier,
+    open_inbox,
+    open_shelf,
+    open_table,
+)
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
 from weft.intake.receiver import Receiver
@@ -113,6 +124,7 @@ class App:
     projects: Projects
     pauses: Pauses
     leases: Leases
+    frontier: Frontier
     protocol: DirectProtocol
     gate: Gate
     reaper: Reaper
@@ -169,6 +181,7 @@ class App:
     async def close(self) -> None:
         await self.courier.close()
         await self.deliverer.close()
+        await self.frontier.close()
         await self.roots.close()
 
 
@@ -180,7 +193,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     audit, meter = Audit(db, clock), Meter()
     refusals = Refusals(audit, clock)
     leases, secrets = Leases(db, bell, clock), Secrets(db, sealer, clock)
-    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), clock)
+    frontier = open_frontier(config, db, clock)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, clock), clock)
     tasks = Tasks(db, runs, clock, check_spec)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
 
@@ -216,6 +230,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         projects=_projects(config, db, blobs, clock),
         pauses=Pauses(db, bell, clock),
         leases=leases,
+        frontier=frontier,
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),

@@ -11,20 +11,33 @@ from weft import __version__
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
+from weft.clock import Clock
 from weft.config import Config
+from weft.crawl_ports import Frontier
+from weft.crawls.model import Policy
+from weft.db.database import Database
 from weft.foreign_files import remove
 from weft.ports import Blobs
 from weft.workers.code import Shelf
 from weft.workers.echo import Echo
 from weft.workers.environments import Environments
 from weft.workers.folder import run_folders
+from weft.workers.habits import Habits
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
-from weft.workers.worker import Habits
 
 open_executor = cache(registry.open_executor)
 open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
 open_outbox = registry.open_outbox
+
+
+def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
+    """Where the addresses of crawls are known: in the database, unless the settings name another place."""
+    if not config.frontier:
+        from weft.crawls.sql_frontier import SqlFrontier
+
+        return SqlFrontier(db, clock)
+    return registry.open_frontier(config.frontier, clock)
 
 
 def card_of(config: Config, name: str) -> Card:
@@ -50,6 +63,7 @@ def habits_of(config: Config, name: str, listen_seconds: float = 0.0) -> Habits:
         drain_seconds=config.drain_seconds,
         max_runs=config.max_runs,
         echo=Echo(name) if config.run_logs_to_stdout else None,
+        policy=Policy(config.crawl_contact, config.allowed_network_set, config.limiter),
     )
 
 

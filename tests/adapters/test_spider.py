@@ -15,7 +15,8 @@ from tests.executing import Log, attempt
 from tests.spiders import SPIDERS, project, ready
 from tests.waiting import eventually
 from weft.adapters.executors import _group, _zygotes
-from weft.adapters.executors.spider import SpiderExecutor, _to_the_end
+from weft.adapters.executors._seeing import _to_the_end
+from weft.adapters.executors.spider import SpiderExecutor
 from weft.errors import Invalid
 from weft.ports import Ended, ReadyCode
 

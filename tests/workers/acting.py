@@ -11,9 +11,10 @@ from tests.waiting import PATIENCE_SECONDS, eventually
 from weft.app import App, open_executor
 from weft.ports import Breaker, Ended, Executor, Work
 from weft.runs.model import Run, RunState
+from weft.workers.habits import Habits
 from weft.workers.heart import Heart
 from weft.workers.protocol import Card
-from weft.workers.worker import Habits, Worker
+from weft.workers.worker import Worker
 
 BEAT_SECONDS = 0.02
 HABITS = Habits(poll_seconds=0.02, ship_seconds=0.01, drain_seconds=PATIENCE_SECONDS)

@@ -60,6 +60,9 @@ class Policy(msgspec.Struct, frozen=True):
     """The URL of the shared limiter; empty: each process has its own."""
 
 
+NO_POLICY = Policy()
+
+
 class Question(msgspec.Struct, frozen=True):
     """What a process that crawls sends its worker, followed by the items that it has yielded, as JSON lines."""
 
@@ -78,6 +81,8 @@ class Answer(msgspec.Struct, frozen=True):
     policy: Policy | None = None
     problem: str = ""
     """Why nothing was done: ask the same again in a while. Items and turns that come twice do no harm."""
+    fatal: bool = False
+    """Asking again does not mend the problem: end."""
     lost: bool = False
     """The run is somebody else's by now: end at once."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from weft.crawls.model import NO_POLICY, Policy
 from weft.errors import NotFound, WeftError
 from weft.foreign_files import remove
 from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
@@ -22,7 +23,9 @@ from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
 from weft.workers.folder import place_of_runs
+from weft.workers.frontier_desk import FrontierDesk, serving
 from weft.workers.log_keeper import kept_log
+from weft.workers.protocol import WorkerProtocol
 from weft.workers.spool import LogSpool
 
 log = logging.getLogger(__name__)
@@ -107,6 +110,8 @@ class Tools:
     blobs: Blobs
     code: Codes
     delivery: Delivery
+    protocol: WorkerProtocol
+    policy: Policy = NO_POLICY
 
 
 async def see_through(running: Running, tools: Tools) -> None:
@@ -178,7 +183,7 @@ async def _execute(running: Running, tools: Tools) -> Ended:
     try:
         chosen = tools.executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        async with _code(lease, tools) as code:
+        async with _code(lease, tools) as code, _frontier(lease, tools, folder):
             if code is not None:
                 tools.delivery.add(lease.run_id, lease.attempt, folder)
             if resuming.is_resumable(lease):
@@ -200,6 +205,13 @@ async def _code(lease: Lease, tools: Tools) -> AsyncIterator[ReadyCode | None]:
         raise NotFound("deployed version of project", lease.project)
     else:
         yield None
+
+
+def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:
+    """A way to the frontier, for an attempt that does a share of a crawl."""
+    if lease.kind != "crawl" and not lease.spec.spec.get("frontier"):
+        return nullcontext()
+    return serving(FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy), folder)
 
 
 def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:

@@ -9,6 +9,8 @@ import msgspec
 from weft import events
 from weft.access.secrets import Secrets
 from weft.clock import Clock
+from weft.crawls.desk import Desk
+from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, LeaseLost
 from weft.events import Fact
@@ -29,9 +31,11 @@ MOST_CARDS = 10_000
 class DirectProtocol:
     """Speaks for workers that may reach the database themselves."""
 
-    def __init__(self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, clock: Clock) -> None:
+    def __init__(
+        self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, desk: Desk, clock: Clock
+    ) -> None:
         self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
-        self._collector, self._fresh = collector, Fresh(clock)
+        self._collector, self._desk, self._fresh = collector, desk, Fresh(clock)
         self._cards: dict[int, Card] = {}
 
     async def join(self, card: Card, *, key_id: int | None = None, request_id: str | None = None) -> int:
@@ -67,6 +71,9 @@ class DirectProtocol:
 
     async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
         return await self._collector.collect(worker_id, self._card(worker_id).name, harvests)
+
+    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+        return await self._desk.turn(worker_id, run_id, attempt, asked)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await self._leases.finish(worker_id, endings)

@@ -17,6 +17,7 @@ from weft.access import store as access_store
 from weft.access.model import Caller
 from weft.access.witness import tell
 from weft.clock import Clock
+from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
 from weft.errors import NOT_SHOWN, Conflict, Invalid, LeaseLost, NotAllowed, NotFound, Unknown
@@ -114,6 +115,14 @@ class Gate:
         refused = {(each.run_id, each.attempt) for each, next_ in zip(harvests, awaited, strict=True) if next_ == 0}
         await self._watch(caller, worker_id, refused, "give items to")
         return awaited
+
+    async def frontier(
+        self, caller: Caller, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn
+    ) -> CrawlTurned:
+        """Make a turn of a crawl, for an attempt that the worker holds."""
+        if await self._own(caller, worker_id) is None:
+            raise LeaseLost(str(worker_id))
+        return await self._protocol.frontier(worker_id, run_id, attempt, asked)
 
     async def finish(self, caller: Caller, worker_id: int, endings: Sequence[Told]) -> list[bool]:
         await self._own(caller, worker_id)

@@ -1,6 +1,6 @@
 """The worker protocol: all that a worker may ask of the control plane.
 
-Six calls, each for many runs at once. ``direct.py`` speaks it on the database, ``remote.py`` over HTTPS to a gateway.
+Seven calls, most for many runs at once. ``direct.py`` speaks it on the database, ``remote.py`` over HTTPS to a gateway.
 Every write names the worker and the attempt; what the worker no longer holds is refused, call by call and run by run.
 """
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from msgspec import Meta
 
+from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.items.model import Harvest
 from weft.projects.model import Code
 from weft.runs.model import Ending, Lease
@@ -88,6 +89,9 @@ class WorkerProtocol(Protocol):
         That is behind ``first`` where earlier items did not arrive, and 0 where the attempt was never this worker's:
         what a dead worker has left behind is still taken when it is back under the same name.
         """
+
+    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+        """Make a turn of a crawl for an attempt that the worker holds; raises ``LeaseLost`` where it does not."""
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         """End attempts; False for each that the worker no longer holds. May be repeated."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.errors import BrokerDown, Conflict, GatewayDown, Invalid, NotAllowed, Unknown, WeftError
 from weft.items.model import Harvest
 from weft.runs.model import Ending, Lease
@@ -84,6 +85,10 @@ class RemoteProtocol:
                 await self._post("collect", wire.Collecting(worker_id, batch), wire.Collected, CARRY_SECONDS)
             ).awaited
         return awaited
+
+    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+        asking = wire.Turning(worker_id, run_id, attempt, asked)
+        return await self._post("frontier", asking, CrawlTurned, CARRY_SECONDS)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         accepted: list[bool] = []

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from weft.crawls.model import CrawlTurn
 from weft.errors import Invalid
 from weft.items.model import Harvest
 from weft.runs.model import Ending, Lease, storable
@@ -129,6 +130,15 @@ class Finished(msgspec.Struct, frozen=True):
 class Received(msgspec.Struct, frozen=True):
     received: int
     """How many bytes of the log are there, from its start."""
+
+
+class Turning(msgspec.Struct, frozen=True):
+    """A turn of a crawl, for an attempt that does a share of it."""
+
+    worker_id: Id
+    run_id: Id
+    attempt: Number
+    asked: CrawlTurn
 
 
 def log_key(run_id: int, attempt: int) -> str:

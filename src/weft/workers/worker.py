@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from weft.errors import BrokerDown, WeftError
@@ -19,7 +18,7 @@ from weft.runs.model import Ending, Lease
 from weft.workers.attempt import Codes, Running, Tools, ending_of, no_code, see_through
 from weft.workers.breakers import Breakers
 from weft.workers.delivery import Delivery
-from weft.workers.echo import Echo
+from weft.workers.habits import Habits
 from weft.workers.heart import Heart
 from weft.workers.leaving import wait_for_runs
 from weft.workers.left_behind import deliver_left_behind
@@ -36,22 +35,6 @@ TELL_SECONDS = 5.0
 
 MOST_LEASED = 200
 """How many runs one lease may bring: larger batches cost more than they save."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """How a worker behaves."""
-
-    poll_seconds: float = 1.0
-    """How long it waits for a ring before it looks for itself, and after what went wrong."""
-    listen_seconds: float = 0.0
-    """How long it waits for a ring where somebody else looks meanwhile; 0: as long as ``poll_seconds``."""
-    drain_seconds: float = 30.0
-    """How long runs may go on after it was asked to stop."""
-    ship_seconds: float = 0.5
-    max_runs: int = 0
-    """After so many runs it drains and ends, to be replaced; 0 means never."""
-    echo: Echo | None = None
 
 
 class Worker:
@@ -73,7 +56,7 @@ class Worker:
         self._card, self._protocol, self._heart = card, protocol, heart
         self._broker = broker
         self._delivery = Delivery(protocol)
-        self._tools = Tools(executor, blobs, code, self._delivery)
+        self._tools = Tools(executor, blobs, code, self._delivery, protocol, (habits or Habits()).policy)
         self._preparations = Preparations(executor, code, folder)
         self._folder, self._habits = folder, habits or Habits()
         self._running: dict[tuple[int, int], Running] = {}

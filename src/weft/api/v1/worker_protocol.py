@@ -18,6 +18,7 @@ from weft.api.call import Call
 from weft.api.guards import BODY_SECONDS
 from weft.api.operation import Operations
 from weft.api.problems import Refused
+from weft.crawls.model import CrawlTurned
 from weft.errors import Conflict, Invalid
 from weft.workers import wire
 from weft.workers.gate import Gate
@@ -154,6 +155,26 @@ async def collect(call: Call) -> wire.Collected:
     """Store items of attempts, each once; tell which item of each is waited for next."""
     gate, caller = _admit(call)
     return wire.Collected(await gate.collect(caller, call.body.worker_id, call.body.harvests))
+
+
+TURNING = {"worker_id": 3, "run_id": 12, "attempt": 1, "asked": {"turn": {"hosts": 8}}}
+TURNED = {"crawl": 5, "turned": {"new": 0, "kept": [], "leases": [], "next_at": None}, "stop": "done"}
+
+
+@operations.post(
+    "/frontier",
+    body=wire.Turning,
+    answer=CrawlTurned,
+    example=TURNED,
+    example_body=TURNING,
+    largest_body=wire.LARGEST_HARVEST,
+    **WORKER,
+)
+async def frontier(call: Call) -> CrawlTurned:
+    """Take what a share of a crawl has found and done, and give it hosts to go on with."""
+    gate, caller = _admit(call)
+    asked = call.body
+    return await gate.frontier(caller, asked.worker_id, asked.run_id, asked.attempt, asked.asked)
 
 
 @operations.post(

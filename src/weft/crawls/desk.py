@@ -1,0 +1,182 @@
+"""Where runs that do a share of a crawl ask for work: the control plane's side of a turn.
+
+It knows which crawl a run is a share of, begins it when its first run asks, and ends it when nothing is left. What is
+known of addresses is the frontier's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from weft import crawl_spec, events
+from weft.clock import SECOND, Clock, Moment
+from weft.crawl_ports import Found, Frontier, Limits, Turn, Turned
+from weft.crawl_spec import CrawlSpec
+from weft.crawls import store
+from weft.crawls.model import ACTIVE, FINISHED, Crawl, CrawlTurn, CrawlTurned
+from weft.db.database import Database, Transaction
+from weft.errors import Invalid, LeaseLost
+from weft.events import Fact
+from weft.fetching.urls import canonical, host_of, key_of
+
+MOST_AT_ONCE = 2_000
+"""Addresses that are put into a frontier with one turn."""
+
+SPENT_EVERY: Moment = 2 * SECOND
+"""How often it is looked whether the budget of a crawl is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A run that asks, and the crawl that it is a share of."""
+
+    crawl: Crawl
+    holder: str
+
+
+class Desk:
+    """Any number of them may work at once: the frontier and the database decide."""
+
+    def __init__(self, db: Database, frontier: Frontier, clock: Clock) -> None:
+        self._db, self._frontier, self._clock = db, frontier, clock
+        self._looked_at: dict[int, Moment] = {}
+
+    async def turn(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+        """Make a turn for a run that the worker holds. Raises ``LeaseLost`` where it does not."""
+        share = await self._share(worker_id, run_id, attempt)
+        crawl = share.crawl
+        if crawl.state == ACTIVE and not crawl.seeded:
+            await self._seed(crawl)
+        stop, reason = await self._must_stop(crawl)
+        turn = asked.turn if not stop else _giving_back(asked.turn)
+        turned = await self._frontier.turn(crawl.id, share.holder, turn)
+        if asked.skips:
+            await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips))
+        if asked.feed:
+            await self._feed(crawl, asked.feed)
+        if not stop and await self._is_over(crawl, turn, turned):
+            stop, reason = FINISHED, "nothing is left"
+            await self._end(crawl, reason)
+        return CrawlTurned(crawl.id, turned, stop, reason)
+
+    async def _share(self, worker_id: int, run_id: int, attempt: int) -> _Share:
+        holder = f"{run_id}:{attempt}"
+        found = await self._db.glance(lambda tx: _crawl_of(tx, worker_id, run_id, attempt))
+        if found is None:
+            found = await self._db.transact(lambda tx: self._begin(tx, worker_id, run_id, attempt))
+        return _Share(found, holder)
+
+    def _begin(self, tx: Transaction, worker_id: int, run_id: int, attempt: int) -> Crawl:
+        """Enter the crawl of a run that has none yet."""
+        found = _crawl_of(tx, worker_id, run_id, attempt)
+        if found is not None:
+            return found
+        run = store.held_run(tx, run_id, attempt, worker_id)
+        at, name, spec = self._clock(), _name_of(run), _spec_of(run)
+        row = {"project": run.project, "name": name, "run_id": run_id, "spec": spec, "created_at": at}
+        crawl_id = store.add(tx, row | {"created_by": f"task:{run.task}"})
+        events.append(tx, [Fact("crawl_started", run.project, run_id, run.task_id, {"crawl": crawl_id})], at)
+        begun = store.get(tx, crawl_id)
+        assert begun is not None
+        return begun
+
+    async def _seed(self, crawl: Crawl) -> None:
+        """Put the addresses that a crawl begins with into its frontier; more than once does no harm."""
+        budget = crawl.spec.budget
+        await self._frontier.open(crawl.id, Limits(pages=budget.pages, pages_per_host=budget.pages_per_host))
+        await self._add(crawl, [url for each in crawl.spec.urls if (url := canonical(each)) is not None])
+        await self._db.transact(lambda tx: store.mark_seeded(tx, crawl.id))
+
+    async def _feed(self, crawl: Crawl, urls: list[str]) -> None:
+        """Hand what one crawl discovers to another."""
+        name = crawl.spec.feeds
+        fed = await self._db.read(lambda tx: store.active_named(tx, crawl.project, name)) if name else None
+        if fed is not None:
+            await self._add(fed, [url for each in urls if (url := canonical(each)) is not None])
+
+    async def _add(self, crawl: Crawl, urls: list[str]) -> None:
+        for start in range(0, len(urls), MOST_AT_ONCE):
+            found = [Found(key_of(url), url, host_of(url)) for url in urls[start : start + MOST_AT_ONCE]]
+            await self._frontier.turn(crawl.id, "seeds", Turn(found=found))
+
+    async def _must_stop(self, crawl: Crawl) -> tuple[str, str]:
+        """Whether the crawl is over or at rest, and why."""
+        if crawl.state != ACTIVE:
+            return crawl.state, crawl.reason
+        reason = await self._spent(crawl)
+        if reason:
+            await self._end(crawl, reason)
+            return FINISHED, reason
+        return "", ""
+
+    async def _spent(self, crawl: Crawl) -> str:
+        """Which budget is used up, in words; that of pages is the frontier's own to keep."""
+        budget, at = crawl.spec.budget, self._clock()
+        if budget.seconds and at - crawl.created_at > budget.seconds * SECOND:
+            return f"its time of {budget.seconds:g} s is used up"
+        if budget.bytes and at - self._looked_at.get(crawl.id, 0) > SPENT_EVERY:
+            self._looked_at[crawl.id] = at
+            if (await self._frontier.counts(crawl.id)).size >= budget.bytes:
+                return f"its {budget.bytes} bytes are used up"
+        return ""
+
+    async def _is_over(self, crawl: Crawl, turn: Turn, turned: Turned) -> bool:
+        """Whether nothing is left, asked only by one who was given nothing and holds nothing.
+
+        A crawl that others feed is never over by itself.
+        """
+        if turned.leases or turned.next_at is not None or not turn.hosts or crawl.spec.tier == "fetch":
+            return False
+        return all(kept.held is False or report.release for kept, report in zip(turned.kept, turn.reports, strict=True))
+
+    async def _end(self, crawl: Crawl, reason: str) -> None:
+        at = self._clock()
+
+        def work(tx: Transaction) -> None:
+            if store.change_state(tx, crawl.id, [ACTIVE], FINISHED, reason, at):
+                data = {"crawl": crawl.id, "reason": reason}
+                events.append(tx, [Fact("crawl_finished", crawl.project, crawl.run_id, None, data)], at)
+
+        await self._db.transact(work)
+
+
+def _giving_back(turn: Turn) -> Turn:
+    """The same turn of one who is given nothing more."""
+    return replace(turn, hosts=0, reports=[replace(each, want=0) for each in turn.reports])
+
+
+def _crawl_of(tx: Transaction, worker_id: int, run_id: int, attempt: int) -> Crawl | None:
+    """The crawl that a run is a share of; None where it has to be begun. Raises ``LeaseLost``."""
+    run = store.held_run(tx, run_id, attempt, worker_id)
+    if run is None:
+        raise LeaseLost(str(worker_id))
+    if run.kind != "crawl":
+        return store.active_named(tx, run.project, _name_of(run))
+    named = _spec_of(run).crawl
+    found = store.get(tx, named) if named else store.of_run(tx, run_id)
+    if named and (found is None or found.project != run.project):
+        raise Invalid("crawl.crawl", named, f"there must be a crawl of that number in project {run.project}")
+    return found
+
+
+class _Run(msgspec.Struct):
+    spec: dict[str, Any]
+
+
+def _own_spec(run: Any) -> dict[str, Any]:
+    return msgspec.json.decode(run.spec, type=_Run).spec
+
+
+def _spec_of(run: Any) -> CrawlSpec:
+    """What a run of the kind ``crawl`` is to do; a spider that shares its frontier brings its own addresses."""
+    return crawl_spec.read(_own_spec(run)) if run.kind == "crawl" else CrawlSpec(tier="both", follow=True)
+
+
+def _name_of(run: Any) -> str:
+    """What a crawl is called: like its task, or as a spider's spec says."""
+    shared = _own_spec(run).get("frontier") if run.kind == "spider" else None
+    return str(shared)[:100] if isinstance(shared, str) and shared else str(run.task)

@@ -1,0 +1,103 @@
+"""Where a process that crawls asks its worker for work and leaves what it has found: a socket in its folder.
+
+Items are stored before a turn is made, so that an address is done only once its item is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from weft.crawls.line import SOCKET, receive, send
+from weft.crawls.model import Answer, CrawlTurned, Policy, Question
+from weft.errors import Invalid, LeaseLost, NotAllowed, NotFound, WeftError
+from weft.items.model import Harvest
+from weft.runs.model import Lease
+from weft.workers.delivery import Delivery
+from weft.workers.protocol import WorkerProtocol
+
+log = logging.getLogger(__name__)
+
+PERMANENT = (Invalid, NotAllowed, NotFound)
+"""What asking again does not mend."""
+
+_question = msgspec.json.Decoder(Question).decode
+_answer = msgspec.json.Encoder().encode
+
+
+class FrontierDesk:
+    """Answers the process of one attempt."""
+
+    def __init__(self, protocol: WorkerProtocol, delivery: Delivery, lease: Lease, policy: Policy) -> None:
+        self._protocol, self._delivery, self._lease, self._policy = protocol, delivery, lease, policy
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one question after the other until the process hangs up."""
+        try:
+            while True:
+                head, lines = await receive(reader)
+                await send(writer, _answer(await self.answer(_question(head), lines)))
+        except (EOFError, ConnectionError):
+            pass
+        except msgspec.DecodeError as problem:
+            log.warning("a crawling process asked for nonsense", extra={"run_id": self._lease.run_id, "why": problem})
+        finally:
+            writer.close()
+
+    async def answer(self, question: Question, lines: bytes) -> Answer:
+        policy = self._policy if question.asked is None else None
+        try:
+            if (question.first or question.stats is not None) and not await self._collected(question, lines):
+                return Answer(lost=True)
+            turned = await self._turned(question)
+            return Answer(turned=turned, policy=policy)
+        except LeaseLost:
+            return Answer(lost=True)
+        except WeftError as problem:
+            return Answer(problem=str(problem), fatal=isinstance(problem, PERMANENT))
+
+    async def _collected(self, question: Question, lines: bytes) -> bool:
+        lease = self._lease
+        harvest = Harvest(lease.run_id, lease.attempt, question.first or 1, lines, question.stats)
+        (awaited,) = await self._protocol.collect(self._delivery.worker_id, [harvest])
+        return awaited >= harvest.first + lines.count(b"\n")
+
+    async def _turned(self, question: Question) -> CrawlTurned | None:
+        if question.asked is None:
+            return None
+        lease = self._lease
+        return await self._protocol.frontier(self._delivery.worker_id, lease.run_id, lease.attempt, question.asked)
+
+
+@asynccontextmanager
+async def serving(desk: FrontierDesk, folder: Path) -> AsyncIterator[None]:
+    """Have the socket in ``folder`` for as long as the attempt's process runs."""
+    listening = _bound(folder)
+    server = await asyncio.start_unix_server(desk.talk, sock=listening)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def _bound(folder: Path) -> socket.socket:
+    """A socket of that name in the folder, however long the folder's own path is: that of a socket must be short."""
+    (folder / SOCKET).unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        short = Path(f"/proc/self/fd/{opened}")
+        listening.bind(str((short if short.exists() else folder) / SOCKET))
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.close(opened)
+    return listening
