@@ -14,7 +14,7 @@ from weft.addresses import Guard
 from weft.fetching import following, places
 from weft.fetching.connections import Connection, Pool
 from weft.fetching.dialling import Dialler, route_to
-from weft.fetching.exchange import Ask, Exchange
+from weft.fetching.exchange import Ask, Exchange, NoAnswer
 from weft.fetching.incoming import Incoming
 from weft.fetching.resolving import CheckedNames, Resolver
 from weft.fetching.sending import Answered, Late, Renderer, Sending, Stale
@@ -79,12 +79,17 @@ class Egress:
     async def _fetch(self, ask: Ask, sink: BinaryIO | None) -> Exchange:
         origin, target = places.split(ask.url)
         sending = self._renderer.sending(ask, route_to(origin, ask.exit), target)
-        incoming = Incoming(ask.largest_body, sink)
+        incoming = Incoming(ask.largest_body, sink, begin_suffices=ask.begin_suffices)
         began_at, began = clock.now(), time.perf_counter()
-        answered, address = await self._exchange(
-            sending, incoming, asyncio.get_running_loop().time() + ask.deadline_seconds
-        )
-        raw, body = incoming.finish()
+        try:
+            answered, address = await self._exchange(
+                sending, incoming, asyncio.get_running_loop().time() + ask.deadline_seconds
+            )
+            raw, body = incoming.finish()
+        except NoAnswer as problem:
+            if problem.kind != "too_large" or (begun := incoming.begun) is None:
+                raise
+            answered, address, raw, body = Answered(incoming.status, "", b"", incoming, len(begun)), "", begun, begun
         return Exchange(
             url=ask.url,
             status=answered.status,
@@ -97,6 +102,7 @@ class Egress:
             http=answered.http,
             began_at=began_at,
             seconds=time.perf_counter() - began,
+            sent_after=incoming.asked_at - began,
             sent_bytes=len(sending.head) + len(sending.body),
             received_bytes=answered.received,
         )
@@ -121,6 +127,7 @@ class Egress:
     async def _ask(
         self, connection: Connection, sending: Sending, incoming: Incoming, deadline: float
     ) -> tuple[Answered, str]:
+        incoming.asked_at = time.perf_counter()
         try:
             return await connection.ask(sending, incoming, deadline), connection.address
         finally:

@@ -107,6 +107,7 @@ class Http1(asyncio.Protocol):
             self._do(incoming.interim_ended)
             return
         self._heading = False
+        incoming.status = self._status
         self._do(incoming.begin)
         if self._without_body:
             self.closed = True  # the parser waits for a body that never comes

@@ -171,6 +171,7 @@ class Http2(asyncio.Protocol):
             self._words = 0
             stream.head = _begin(stream, event.headers)
             stream.received += len(stream.head)
+            incoming.status = stream.status
             incoming.begin()
         elif isinstance(event, DataReceived):
             stream.received += FRAME + event.flow_controlled_length

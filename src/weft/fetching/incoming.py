@@ -18,13 +18,19 @@ STREAMED_FROM = 256 << 10
 class Incoming:
     """Collects one answer. Each of its methods may raise ``NoAnswer``, which ends the connection."""
 
-    __slots__ = ("_compressed", "_decoder", "_largest", "_made", "_parts", "_sink", "headers", "interim", "raw_size")
+    __slots__ = (
+        *("_begin_suffices", "_compressed", "_decoder", "_largest", "_made", "_parts", "_sink"),
+        *("asked_at", "headers", "interim", "raw_size", "status"),
+    )
 
-    def __init__(self, largest: int, sink: BinaryIO | None = None) -> None:
+    def __init__(self, largest: int, sink: BinaryIO | None = None, *, begin_suffices: bool = False) -> None:
+        self.asked_at = 0.0
+        """When the request was written, by ``time.perf_counter``."""
+        self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.interim = 0
         self.raw_size = 0
-        self._largest, self._sink = largest, sink
+        self._largest, self._sink, self._begin_suffices = largest, sink, begin_suffices
         self._parts: list[bytes] = []
         self._made: list[bytes] = []
         self._decoder: Decoder | None = None
@@ -43,6 +49,8 @@ class Incoming:
             raise NoAnswer("headers", f"the answer has more than {MOST_HEADERS} headers")
         for name, value in self.headers:
             if name == b"content-length" and value.isdigit() and int(value[:20]) > self._largest:
+                if self._begin_suffices:
+                    continue
                 raise NoAnswer("too_large", f"the body is said to have {value[:20].decode()} bytes, more than allowed")
             if name == b"content-encoding":
                 self._compressed += b"," + value if self._compressed else value
@@ -52,6 +60,7 @@ class Incoming:
     def body(self, data: bytes) -> None:
         self.raw_size += len(data)
         if self.raw_size > self._largest:
+            self._parts.append(data[: self._largest])
             raise NoAnswer("too_large", f"the body is larger than {self._largest} bytes")
         if self._sink is None:
             self._parts.append(data)
@@ -59,6 +68,13 @@ class Incoming:
             self._keep(self._decoder.feed(data))
         elif self.raw_size > STREAMED_FROM and self._compressed:
             self._stream()
+
+    @property
+    def begun(self) -> bytes | None:
+        """The begin of a body that is too large, where that suffices; None: it does not, or cannot be read."""
+        if not self._begin_suffices or not self.status or self._compressed:
+            return None
+        return b"".join(self._parts)[: self._largest]
 
     def finish(self) -> tuple[bytes, bytes]:
         """The body as it came and decompressed; both are empty where it went elsewhere."""
