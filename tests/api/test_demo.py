@@ -81,7 +81,9 @@ async def test_a_page_that_is_not_there_says_so_as_a_page(reader: Visitor, path:
 async def test_crawlers_may_read_the_site_and_nothing_else(reader: Visitor) -> None:
     answer = await reader.get("/robots.txt")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.data.decode().splitlines() == ["User-agent: *", "Allow: /demo/", "Disallow: /"]
+    lines = answer.data.decode().splitlines()
+    assert lines[:4] == ["User-agent: *", "Allow: /demo/", "Disallow: /demo/maze/cellar/", "Disallow: /"]
+    assert lines[4:] == [f"Sitemap: {reader.address}/demo/maze/sitemap.xml"]
 
 
 async def test_the_site_runs_no_script_and_knows_light_and_dark(reader: Visitor) -> None:

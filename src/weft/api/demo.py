@@ -20,6 +20,7 @@ import msgspec
 from starlette.responses import Response
 
 from weft.api.call import Call
+from weft.api.demo_maze import CLOSED, SITEMAP, origin_of
 from weft.api.guards import SECURITY
 from weft.api.operation import Operations
 
@@ -30,7 +31,7 @@ STYLE = Path(__file__).with_name("demo.css").read_text(encoding="utf-8")
 STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = SECURITY["Content-Security-Policy"] + f"; style-src 'sha256-{STYLE_HASH}'"
 PAGE_SIZE = 6
-ROBOTS = "User-agent: *\nAllow: /demo/\nDisallow: /\n"
+ROBOTS = f"User-agent: *\nAllow: /demo/\nDisallow: {CLOSED}\nDisallow: /\n"
 
 
 class Saying(msgspec.Struct, frozen=True):
@@ -90,7 +91,7 @@ async def author(call: Call) -> Response:
 @operations.get("/robots.txt", needs=None, media_type="text/plain", example=ROBOTS)
 async def robots(call: Call) -> Response:
     """Tell crawlers that the demo site is theirs, and nothing else."""
-    return Response(ROBOTS, media_type="text/plain")
+    return Response(f"{ROBOTS}Sitemap: {origin_of(call)}{SITEMAP}\n", media_type="text/plain")
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from weft.api import demo as demo_site
+from weft.api import demo_maze
 from weft.api.callers import Callers
 from weft.api.gateway import Gateway
 from weft.api.guards import Hosts
@@ -29,7 +30,8 @@ def open_gateway(app: App, *, demo: bool = False, rates: Rates | None = None) ->
     """Every operation; with the demo site where weft runs with its examples."""
     hosts, rates = Hosts(host_names(app.config)), rates or Rates(app.config.requests_per_second)
     streams = Places(app.config.streams_at_once, "streams")
-    offered = seated([*operations(), *(demo_site.operations.all if demo else ())], app.config.requests_at_once, streams)
+    shown = [*demo_site.operations.all, *demo_maze.operations.all] if demo else []
+    offered = seated([*operations(), *shown], app.config.requests_at_once, streams)
     return Gateway(app, offered, Callers(app, hosts), hosts, rates, streams)
 
 
