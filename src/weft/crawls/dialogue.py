@@ -1,0 +1,194 @@
+"""What the process tells its worker, how often, and what it does with the answer.
+
+One question is under way at a time, and fetching goes on meanwhile. It tells what became of addresses, keeps the hosts
+that it has work for, gives back those that it has not, and asks for as many more as it can use: no more, because what
+it holds nobody else can fetch.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from weft.clock import SECOND, Moment
+from weft.crawl_ports import HostReport, Turn, Turned
+from weft.crawls.ledger import Ledger
+from weft.crawls.model import CrawlTurn, CrawlTurned, Question
+from weft.crawls.stats import Stats
+from weft.crawls.steady import steady
+from weft.crawls.workbench import FEWEST, MOST, Held, Workbench
+
+LEASE_SECONDS = 60.0
+KEEP_UP: Moment = 15 * SECOND
+"""A host of which there is nothing to tell is kept by telling nothing."""
+FIRST_HOSTS, MOST_HOSTS = 4, 64
+"""How many hosts are asked for at once; twice as many each time that all were given."""
+MOST_HELD = 1_000
+FAR: Moment = 10 * SECOND
+"""A host that may not be asked for so long is given back; whoever asks for hosts then gets it."""
+ASK_AGAIN: Moment = SECOND
+BUSY_SHARE = 0.85
+"""Of a core: a process that uses more gains nothing by more hosts."""
+STATS_EVERY: Moment = 2 * SECOND
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Told:
+    """A question that is under way, with what to do once it is answered."""
+
+    question: Question
+    items: bytes
+    hosts: list[Held] = field(default_factory=list)
+    """In the order of the reports."""
+
+
+class Dialogue:
+    """Makes questions of what is on the workbench and in the ledger, and takes the answers."""
+
+    def __init__(self, bench: Workbench, ledger: Ledger, stats: Stats) -> None:
+        self._bench, self._ledger, self._stats = bench, ledger, stats
+        self._hosts = FIRST_HOSTS
+        self._ask_at: Moment = 0
+        self._stats_at: Moment = 0
+        self._cpu = _Share()
+        self.wants_hosts_again_at: Moment | None = 0
+        """When there may be hosts for us; None: the frontier says that nothing is left."""
+
+    def compose(self, *, last: bool = False) -> Told:
+        """The next question. The last one gives everything back."""
+        at, ledger = steady(), self._ledger
+        if any(each.host not in self._bench.hosts for each in ledger.found):
+            self._ask_at = 0
+        reports, hosts = [], []
+        for held in list(self._bench.hosts.values()):
+            report = self._report(held, at, last)
+            if report is not None:
+                reports.append(report)
+                hosts.append(held)
+        turn = Turn(
+            found=ledger.found,
+            reports=reports,
+            hosts=0 if last else self._wanted_hosts(at),
+            urls_per_host=FEWEST,
+            lease_seconds=LEASE_SECONDS,
+        )
+        asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed)
+        items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
+        ledger.next_item += len(ledger.items)
+        ledger.items, ledger.item_bytes, ledger.found, ledger.feed, ledger.settled = [], 0, [], [], 0
+        return Told(Question(asked, first, self._told_stats(at, last)), items, hosts)
+
+    def has_news(self) -> bool:
+        """Whether there is anything to tell or to ask for."""
+        at, ledger = steady(), self._ledger
+        if ledger.settled or ledger.items or ledger.found or self._wanted_hosts(at):
+            return True
+        return any(self._wanted(held, at) or self._is_due(held, at) for held in self._bench.hosts.values())
+
+    def is_urgent(self) -> bool:
+        """Whether fetchers have nothing to do because of what was not asked for yet."""
+        bench = self._bench
+        if not bench.idle or bench.paused:
+            return False
+        at = steady()
+        if self._wanted_hosts(at):
+            return True
+        return any(not held.queue and self._wanted(held, at) for held in bench.hosts.values())
+
+    def _report(self, held: Held, at: Moment, last: bool) -> HostReport | None:
+        want = 0 if last else self._wanted(held, at)
+        release = last or self._is_leaving(held, at)
+        if not (held.outcomes or want or release or at - held.told_at > KEEP_UP):
+            return None
+        outcomes, held.outcomes = held.outcomes, []
+        held.told_at, held.asked = at, 0 if release else want
+        state = ""
+        if release or not held.saved:
+            state, held.saved = _encode(held.manners.state).decode(), True
+        held.leaving = release
+        due = held.manners.due()
+        return HostReport(held.name, held.fence, outcomes, due, state, release, held.asked)
+
+    def _wanted(self, held: Held, at: Moment) -> int:
+        """How many more addresses of a host are worth asking for."""
+        if held.leaving or len(held.queue) * 2 > held.ample or held.manners.due() - at > FAR:
+            return 0
+        if held.spent and at - held.told_at < ASK_AGAIN and (held.queue or not held.outcomes):
+            return 0
+        return held.ample - len(held.queue)
+
+    def _is_leaving(self, held: Held, at: Moment) -> bool:
+        """Whether a host is given back: nothing is left of it, or it must be left alone for long."""
+        if held.busy or held.fetching_robots:
+            return False
+        if held.manners.due() - at > FAR:
+            return True
+        return held.leaving or (held.spent and not held.queue and not held.outcomes and held.errand is None)
+
+    def _is_due(self, held: Held, at: Moment) -> bool:
+        return self._is_leaving(held, at) or at - held.told_at > KEEP_UP
+
+    def _wanted_hosts(self, at: Moment) -> int:
+        bench = self._bench
+        if bench.paused or len(bench.hosts) >= MOST_HELD or at < self._ask_at:
+            return 0
+        if not bench.idle and bench.hosts:
+            return 0
+        if self._cpu.of_late() > BUSY_SHARE and len(bench.hosts) > FIRST_HOSTS:
+            return 0
+        return min(self._hosts, MOST_HELD - len(bench.hosts))
+
+    def _told_stats(self, at: Moment, last: bool) -> dict[str, float | str] | None:
+        if at - self._stats_at < STATS_EVERY and not last:
+            return None
+        self._stats_at = at
+        bench = self._bench
+        waiting = sum(len(held.queue) for held in bench.hosts.values())
+        return self._stats.told(hosts=len(bench.hosts), waiting=waiting, under_way=bench.busy)
+
+    def take(self, told: Told, answer: CrawlTurned) -> None:
+        """Do what the answer says about each host, and hold the new ones."""
+        assert told.question.asked is not None
+        turned, turn, at = answer.turned, told.question.asked.turn, steady()
+        for held, report, kept in zip(told.hosts, turn.reports, turned.kept, strict=True):
+            if report.release or not kept.held:
+                self._bench.remove(held)
+                continue
+            if report.want:
+                held.spent = len(kept.urls) < report.want
+                if not held.spent and not held.queue:
+                    held.ample = min(held.ample * 2, MOST)
+            held.queue.extend(kept.urls)
+            self._bench.place(held)
+        for lease in turned.leases:
+            self._bench.add(lease, at)
+        if turn.hosts:
+            self._learn(turn, turned, at)
+
+    def _learn(self, turn: Turn, turned: Turned, at: Moment) -> None:
+        """Ask for more hosts at once where all were given, and later where there were none."""
+        given = len(turned.leases)
+        self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS
+        self.wants_hosts_again_at = turned.next_at if not given else at
+        if given < turn.hosts:
+            again = turned.next_at if turned.next_at is not None and not given else 0
+            self._ask_at = max(at + ASK_AGAIN // 20, min(again, at + ASK_AGAIN))
+
+
+class _Share:
+    """How much of a core this process has used of late."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall, self._share = time.process_time(), time.monotonic(), 0.0
+
+    def of_late(self) -> float:
+        wall = time.monotonic()
+        if wall - self._wall >= 0.5:
+            cpu = time.process_time()
+            self._share = (cpu - self._cpu) / (wall - self._wall)
+            self._cpu, self._wall = cpu, wall
+        return self._share

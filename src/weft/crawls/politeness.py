@@ -1,0 +1,178 @@
+"""How one host is treated: how long to wait before the next request, and when to leave it alone.
+
+The delay counts from the begin of a request to the begin of the next (GCRA: who was left alone may get a burst). It
+grows with what robots.txt asks for and with how slowly the host answers. A host that says it has too much, or that
+fails again and again, is left alone, each time for longer. All of it is the host's state, which goes with the host from
+one holder to the next; docs/why/politeness.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from weft.clock import SECOND, Moment, moment, seconds
+from weft.crawl_spec import Politeness
+from weft.crawls.robots import KeptRobots
+
+VERSION = 1
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 60.0, 86_400.0
+QUIET: Moment = 30 * 60 * SECOND
+"""After so long without trouble a host is treated as if it had never had any."""
+LONGEST_RETRY_AFTER_SECONDS = 7 * 86_400.0
+REFUSALS_TO_GIVE_UP = 12
+FAILURES_TO_GIVE_UP = 4
+"""Rests in a row after which what is wanted of the host fails, for a while."""
+DOWN: Moment = 3_600 * SECOND
+A_LITTLE: Moment = SECOND // 20
+"""More than was asked for, since an answer travels."""
+
+SLOW_SECONDS = 1.0
+"""From here on a host that has no delay gets one."""
+TIMES_LATENCY = 2.0
+"""The delay is at least so many times what an answer takes: the host is busy with us half of the time at most."""
+NEWEST_WEIGHS = 0.2
+
+
+class HostState(msgspec.Struct, omit_defaults=True):
+    """What is kept of a host between those who hold it."""
+
+    version: int = VERSION
+    latency: float = 0.0
+    """Seconds, smoothed."""
+    errors: int = 0
+    """In a row."""
+    parks: int = 0
+    """How often it was left alone because of errors, since it last answered."""
+    rests: int = 0
+    """How often it was left alone because it said so, since it was last quiet."""
+    troubled_at: Moment = 0
+    blocked_until: Moment = 0
+    down_until: Moment = 0
+    full_at: Moment = 0
+    """When its burst is whole again."""
+    address: str = ""
+    robots: dict[str, KeptRobots] = {}
+    """By origin."""
+
+
+def read_state(text: str) -> HostState:
+    """What the last holder left; a new state where that cannot be read."""
+    try:
+        state = msgspec.json.decode(text, type=HostState)
+    except msgspec.MsgspecError:
+        return HostState()
+    return state if state.version == VERSION else HostState()
+
+
+class Manners:
+    """The politeness of one host that is held."""
+
+    __slots__ = ("_burst", "_terms", "crawl_delay", "delay", "state")
+
+    def __init__(self, terms: Politeness, state: HostState) -> None:
+        self._terms, self.state = terms, state
+        self._burst = terms.burst - 1
+        self.crawl_delay = 0.0
+        self.delay: Moment = 0
+        self._settle()
+
+    def wait_one_delay(self, at: Moment) -> None:
+        """Nobody knows when the host was last asked: begin as if that had been now, with no burst left."""
+        self.state.full_at = max(self.state.full_at, at + self.delay * (1 + self._burst))
+
+    def obey(self, crawl_delay: float) -> None:
+        """robots.txt asks for that many seconds between requests."""
+        self.crawl_delay = max(self.crawl_delay, crawl_delay)
+        self._settle()
+
+    @property
+    def asks_too_much(self) -> bool:
+        return self.crawl_delay > self._terms.longest_crawl_delay_seconds
+
+    def due(self) -> Moment:
+        """When the next request may begin."""
+        state = self.state
+        turn = state.full_at - self._burst * self.delay
+        return turn if turn > state.blocked_until else state.blocked_until
+
+    def begins(self, at: Moment) -> None:
+        """A request begins."""
+        state = self.state
+        state.full_at = (state.full_at if state.full_at > at else at) + self.delay
+
+    def was_sent(self, late: Moment) -> None:
+        """The request went out so much later than it began: the next one has to wait as much longer."""
+        if late > 0 and self.delay:
+            self.state.full_at += late
+
+    def answered(self, took: float, at: Moment) -> None:
+        """The host has answered, and well."""
+        state = self.state
+        if state.errors or state.parks:
+            state.errors = state.parks = 0
+        state.latency = took if not state.latency else state.latency + NEWEST_WEIGHS * (took - state.latency)
+        if self._terms.adaptive:
+            self._settle()
+
+    def refused(self, at: Moment, retry_after: float | None) -> None:
+        """The host says that it has too much (429 or 503), perhaps until when."""
+        state = self.state
+        if retry_after is not None:
+            self.block(at + seconds(min(retry_after, LONGEST_RETRY_AFTER_SECONDS)) + A_LITTLE)
+            return
+        if at - max(state.troubled_at, state.blocked_until) > QUIET:
+            state.rests = 0
+        state.rests += 1
+        state.troubled_at = at
+        self.block(at + rest(state.rests))
+        if state.rests >= REFUSALS_TO_GIVE_UP:
+            state.down_until = at + DOWN
+
+    def failed(self, at: Moment) -> None:
+        """The host gave no answer, or said that it is broken."""
+        state = self.state
+        state.errors += 1
+        if state.errors >= self._terms.errors_in_a_row:
+            state.errors = 0
+            state.parks += 1
+            self.block(at + rest(state.parks))
+            if state.parks >= FAILURES_TO_GIVE_UP:
+                state.down_until = at + DOWN
+
+    def is_down(self, at: Moment) -> bool:
+        return self.state.down_until > at
+
+    def block(self, until: Moment) -> None:
+        """Nothing is asked of the host before."""
+        self.state.blocked_until = max(self.state.blocked_until, until)
+
+    def _settle(self) -> None:
+        """Work out the delay, with a little to spare, since requests travel for unequal times."""
+        terms = self._terms
+        delay = max(terms.delay_seconds, min(self.crawl_delay, terms.longest_crawl_delay_seconds))
+        latency = self.state.latency
+        if terms.adaptive and latency and (delay or latency > SLOW_SECONDS):
+            delay = max(delay, min(TIMES_LATENCY * latency, terms.longest_delay_seconds))
+        self.delay = round((delay + min(max(delay / 50, 0.005), 0.05)) * SECOND) if delay else 0
+
+
+def rest(times: int) -> Moment:
+    """How long a host is left alone that was left alone so often in a row: twice as long each time, up to a day."""
+    longest = min(FIRST_REST_SECONDS * 2 ** (times - 1), LONGEST_REST_SECONDS)
+    return seconds(longest * random.uniform(1.0, 1.2))
+
+
+def retry_after(value: bytes, at: Moment) -> float | None:
+    """Seconds to wait by a Retry-After header, which names seconds or a date; None where it is neither."""
+    text = value.decode("latin-1").strip()
+    if text.isascii() and text.isdigit() and len(text) < 12:
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, (moment(until.replace(tzinfo=until.tzinfo or UTC)) - at) / SECOND)
