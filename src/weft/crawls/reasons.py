@@ -1,0 +1,70 @@
+"""Why addresses are left out, and why pages are not kept: a name for programs, a sentence for people."""
+
+from __future__ import annotations
+
+from string import Formatter
+
+REASONS = {
+    "scope": "it lies outside of what the crawl may fetch",
+    "allow": "it matches none of the patterns that the crawl allows",
+    "deny": "it matches a pattern that the crawl denies",
+    "depth": "it is more links away from a seed than the crawl may go",
+    "nofollow": "the link to it is marked nofollow",
+    "noindex": "the page asks not to be kept",
+    "canonical": "the page names another address as its canonical form",
+    "robots": "robots.txt does not allow it",
+    "robots_unreachable": "robots.txt could not be read, so that nothing of the host is fetched",
+    "crawl_delay": "robots.txt asks for a longer delay than the crawl waits, so that the host is parked",
+    "parked": "its host failed again and again and is left alone for a while",
+    "refused": "the server asked to come back later",
+    "budget": "the crawl may fetch no more pages",
+    "budget_host": "the crawl may fetch no more pages of this host",
+    "redirect": "it leads to another address",
+    "redirects": "it is one redirect too many",
+    "redirect_nowhere": "it leads to no address of the web",
+    "unchanged": "it has not changed since the last visit",
+    "sitemap": "it is a sitemap, whose addresses were taken",
+    "sitemap_host": "a sitemap of another host names it",
+    "item_too_large": "what is kept of it would be too large for an item",
+    "fields_missing": "it lacks a field that the crawl requires",
+    "parser": "it took too long or too much memory to read",
+    "url_length": "trap suspected: the address is too long",
+    "segments": "trap suspected: its path is too deep",
+    "repeats": "trap suspected: {pattern} repeats itself",
+    "pattern": "trap suspected: too many addresses are like {pattern}",
+    "calendar": "trap suspected: {pattern} is a calendar that does not end",
+    "near_duplicates": "trap suspected: pages like {pattern} are all alike",
+    "soft_404": "the server answers the same for pages that do not exist",
+    "links_per_page": "a page has more links than are taken from one",
+    "refused_address": "its host has an address that must not be asked",
+    "name": "the name of its host is not known",
+    "connect": "nobody answers at its address",
+    "tls": "no secure connection could be made",
+    "deadline": "it took longer than a fetch may take",
+    "cut": "the connection was cut before the end of the page",
+    "protocol": "the server did not speak HTTP as it should",
+    "headers": "the headers of the answer are too many or too large",
+    "too_large": "it is larger than what is kept of a page",
+    "proxy": "the proxy did not do its part",
+    "url": "it is no address of the web",
+}
+TRAPS = frozenset(("url_length", "segments", "repeats", "pattern", "calendar", "near_duplicates"))
+"""Those that speak of the site and not of one address."""
+
+
+class _Gaps(dict[str, object]):
+    """A gap that nothing is known for."""
+
+    def __missing__(self, name: str) -> str:
+        return {"pattern": "these addresses"}.get(name, "…")
+
+
+def sentence(reason: str, **gaps: object) -> str:
+    """What the name of a reason means; a name that is none means itself."""
+    status = reason.removeprefix("status_")
+    if status != reason and status.isdecimal():
+        return f"the server answered with status {status}"
+    known = REASONS.get(reason)
+    if known is None:
+        return reason
+    return Formatter().vformat(known, (), _Gaps({name: value for name, value in gaps.items() if value}))
