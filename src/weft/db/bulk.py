@@ -138,6 +138,20 @@ def insert_missing(tx: Transaction, table: Table, row: Row) -> None:
         tx.execute(conflicts_ignored.values(row))
 
 
+def insert_missing_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
+    """Insert those of ``rows``, which all have the same columns, whose keys do not exist; in the order of the rows, so
+    that two who insert the same ones in one order wait for each other and never both."""
+    if len(rows) == 1:
+        insert_missing(tx, table, rows[0])
+    elif rows and tx.connection.dialect.name == "postgresql":
+        tx.execute(_missing_from_json(table, tuple(rows[0])), {"given": msgspec.json.encode(rows).decode()})
+    elif rows:
+        sql, order = _insert_sql(tx, table, tuple(rows[0]))
+        ignoring = "INSERT OR IGNORE" if tx.connection.dialect.name == "sqlite" else "INSERT IGNORE"
+        values = [tuple([row[name] for name in order]) for row in rows]
+        tx.connection.exec_driver_sql(sql.replace("INSERT", ignoring, 1), values)
+
+
 def skip_locked(query: Select[Any]) -> Select[Any]:
     """Lock the rows and pass over those that others hold. SQLite, with its one writer, needs neither."""
     return query.with_for_update(skip_locked=True)
@@ -196,6 +210,15 @@ def _insert_from_json(table: Table, names: tuple[str, ...]) -> Any:
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in names])
         _from_json[key] = insert(table).from_select(list(names), select(*source.c))
+    return _from_json[key]
+
+
+def _missing_from_json(table: Table, names: tuple[str, ...]) -> Any:
+    key = (table.name, names, "missing")
+    if key not in _from_json:
+        source = _json_rows([table.c[name] for name in names])
+        made = import_module("sqlalchemy.dialects.postgresql").insert(table)
+        _from_json[key] = made.from_select(list(names), select(*source.c)).on_conflict_do_nothing()
     return _from_json[key]
 
 

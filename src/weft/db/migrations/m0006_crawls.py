@@ -76,21 +76,29 @@ hosts = _table(
     Column("state", Json, nullable=False),
     Index("hosts_by_name", "name", unique=True),
     sqlite_autoincrement=True,
+    info={"full_percent": 50},
 )
 
 crawl_hosts = _table(
     "crawl_hosts",
     Column("crawl_id", Id),
     Column("host_id", Id),
+    Column("name", String(300), nullable=False),
     Column("waiting", Id),
     Column("ready_at", Moment, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("held", Json, nullable=False),
     Column("queued", BigInteger, nullable=False),
+    Column("later", BigInteger, nullable=False),
+    Column("later_at", Moment, nullable=False),
     Column("leased", BigInteger, nullable=False),
     Column("done", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
     Column("skipped", BigInteger, nullable=False),
+    Column("taken", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     PrimaryKeyConstraint("crawl_id", "host_id"),
+    Index("crawl_hosts_by_name", "crawl_id", "name"),
 )
 sparse("crawl_hosts_waiting", crawl_hosts.c.waiting, crawl_hosts.c.ready_at, crawl_hosts.c.host_id)
 
@@ -112,6 +120,7 @@ urls = _table(
     Column("state", String(8), nullable=False),
     Column("line", Id),
     Column("rank", BigInteger, nullable=False),
+    Column("missed", Id),
     Column("depth", Integer, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
@@ -128,6 +137,7 @@ urls = _table(
     PrimaryKeyConstraint("crawl_id", "key"),
 )
 sparse("urls_in_line", urls.c.line, urls.c.crawl_id, urls.c.rank)
+sparse("urls_missed", urls.c.missed, urls.c.state, urls.c.key)
 
 
 def upgrade(connection: Connection) -> None:

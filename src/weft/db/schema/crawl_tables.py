@@ -52,30 +52,38 @@ hosts = table(
     Column("state", Json, nullable=False),
     Index("hosts_by_name", "name", unique=True),
     sqlite_autoincrement=True,
+    info={"full_percent": 50},
 )
 
 crawl_hosts = table(
     "crawl_hosts",  # the addresses of a crawl on one host, counted
     Column("crawl_id", Id),
     Column("host_id", Id),
-    Column("waiting", Id),  # the crawl, while an address is queued or leased
+    Column("name", String(300), nullable=False),
+    Column("waiting", Id),  # the crawl, while an address may be given or is given
     Column("ready_at", Moment, nullable=False),  # when it is worth looking at, as far as this crawl knows
+    Column("fence", BigInteger, nullable=False),  # under which this crawl holds or held it; 0: it was released
+    Column("held", Json, nullable=False),  # the keys of what is given, which stays in line until something became of it
     Column("queued", BigInteger, nullable=False),
+    Column("later", BigInteger, nullable=False),  # how many of these are not due yet
+    Column("later_at", Moment, nullable=False),  # when the first of those is
     Column("leased", BigInteger, nullable=False),
     Column("done", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
     Column("skipped", BigInteger, nullable=False),
+    Column("taken", BigInteger, nullable=False),  # how many were given, without those that came back unfetched
     Column("size", BigInteger, nullable=False),
     PrimaryKeyConstraint("crawl_id", "host_id"),
+    Index("crawl_hosts_by_name", "crawl_id", "name"),
 )
 sparse("crawl_hosts_waiting", crawl_hosts.c.waiting, crawl_hosts.c.ready_at, crawl_hosts.c.host_id)
 
 crawl_limits = table(
-    "crawl_limits",  # how much of a crawl may be given out
+    "crawl_limits",  # how much of a crawl may be given out; a crawl without a row is not open
     Column("crawl_id", Id, primary_key=True, autoincrement=False),
     Column("pages", BigInteger, nullable=False),
     Column("pages_per_host", BigInteger, nullable=False),
-    Column("given", BigInteger, nullable=False),
+    Column("given", BigInteger, nullable=False),  # counted only where pages has a limit
 )
 
 urls = table(
@@ -85,9 +93,10 @@ urls = table(
     Column("host_id", Id, nullable=False),
     Column("url", Text, nullable=False),
     Column("data", Json),
-    Column("state", String(8), nullable=False),
-    Column("line", Id),  # its host, while it is queued: an index that is walked in order
-    Column("rank", BigInteger, nullable=False),  # the order in line: priority first, then age
+    Column("state", String(8), nullable=False),  # a leased one is queued, and in crawl_hosts.held
+    Column("line", Id),  # its host while it is queued and due; less than 0: the same, for later; else null
+    Column("rank", BigInteger, nullable=False),  # the order in line: priority first, then age; for later: the moment
+    Column("missed", Id),  # the crawl, where it failed or was skipped
     Column("depth", Integer, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
@@ -104,3 +113,4 @@ urls = table(
     PrimaryKeyConstraint("crawl_id", "key"),
 )
 sparse("urls_in_line", urls.c.line, urls.c.crawl_id, urls.c.rank)
+sparse("urls_missed", urls.c.missed, urls.c.state, urls.c.key)

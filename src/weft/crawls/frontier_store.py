@@ -1,0 +1,252 @@
+"""The SQL of hosts: who holds each, and how many addresses of a crawl are in which state on it.
+
+Locks are taken in one order: names of hosts, hosts of a crawl, then both rows of each host by its id. What is locked
+after that is passed over where somebody else has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import Select, and_, bindparam, func, insert, or_, select, update
+
+from weft.clock import Moment
+from weft.crawl_ports import Limits
+from weft.crawls.host_line import HostLine
+from weft.db import schema
+from weft.db.bulk import insert_missing_many, skip_locked, update_many
+from weft.db.database import Transaction
+
+hosts, crawl_hosts, crawl_limits = schema.hosts, schema.crawl_hosts, schema.crawl_limits
+
+NEW_HOST = {
+    "fence": 0,
+    "crawl_id": None,
+    "holder": "",
+    "leased_until": 0,
+    "wanted_by": None,
+    "wanted_until": 0,
+    "next_at": 0,
+    "state": "",
+}
+NEW_LINE = dict.fromkeys(
+    ("ready_at", "fence", "queued", "later", "later_at", "leased", "done", "failed", "skipped", "taken", "size"), 0
+) | {"waiting": None, "held": ""}
+
+
+def ids_of(tx: Transaction, names: Collection[str]) -> dict[str, int]:
+    """The ids of hosts that are known."""
+    if not names:
+        return {}
+    return {row.name: row.id for row in tx.rows(_ids_of(), {"names": list(names)})}
+
+
+@cache
+def _ids_of() -> Select[Any]:
+    return select(hosts.c.id, hosts.c.name).where(hosts.c.name.in_(bindparam("names", expanding=True)))
+
+
+def enter(tx: Transaction, names: Collection[str]) -> dict[str, int]:
+    """The ids of hosts, of which some may be new."""
+    found = ids_of(tx, names)
+    missing = sorted(set(names) - set(found))
+    if missing:
+        insert_missing_many(tx, hosts, [{"name": name, **NEW_HOST} for name in missing])
+        found |= ids_of(tx, missing)
+    return found
+
+
+def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
+    """Have a line for a crawl on each of these hosts."""
+    rows = tx.rows(_lines_of(), {"crawl": crawl, "ids": list(names)})
+    missing = sorted(set(names) - {row.host_id for row in rows})
+    if missing:
+        new = [{"crawl_id": crawl, "host_id": host_id, "name": names[host_id], **NEW_LINE} for host_id in missing]
+        insert_missing_many(tx, crawl_hosts, new)
+
+
+@cache
+def _lines_of() -> Select[Any]:
+    of_crawl = crawl_hosts.c.crawl_id == bindparam("crawl")
+    return select(crawl_hosts.c.host_id).where(of_crawl, crawl_hosts.c.host_id.in_(bindparam("ids", expanding=True)))
+
+
+COLUMNS = (
+    hosts.c.id,
+    hosts.c.name,
+    hosts.c.fence,
+    hosts.c.crawl_id,
+    hosts.c.holder,
+    hosts.c.leased_until,
+    hosts.c.wanted_by,
+    hosts.c.wanted_until,
+    hosts.c.next_at,
+    crawl_hosts.c.ready_at,
+    crawl_hosts.c.fence.label("own_fence"),
+    crawl_hosts.c.held,
+    crawl_hosts.c.queued,
+    crawl_hosts.c.later,
+    crawl_hosts.c.later_at,
+    crawl_hosts.c.done,
+    crawl_hosts.c.failed,
+    crawl_hosts.c.skipped,
+    crawl_hosts.c.taken,
+    crawl_hosts.c.size,
+)
+TOGETHER = and_(crawl_hosts.c.host_id == hosts.c.id, crawl_hosts.c.crawl_id == bindparam("crawl"))
+
+
+def lock(tx: Transaction, crawl: int, ids: Collection[int]) -> dict[int, HostLine]:
+    """The lines of a crawl on these hosts, by the host's id; nobody else changes them before the transaction ends."""
+    if not ids:
+        return {}
+    rows = tx.rows(_lock(), {"crawl": crawl, "ids": sorted(ids)})
+    return {row[0]: HostLine(crawl, *row) for row in rows}
+
+
+@cache
+def _lock() -> Select[Any]:
+    named = hosts.c.id.in_(bindparam("ids", expanding=True))
+    return select(*COLUMNS).where(TOGETHER, named).order_by(hosts.c.id).with_for_update()
+
+
+def due(
+    tx: Transaction, crawl: int, now: Moment, count: int, after: HostLine | None, *, leased_only: bool
+) -> list[tuple[HostLine, str]]:
+    """Lines that are worth looking at, longest due first, with the state of each host; locked, those that can be."""
+    place = (-1, -1) if after is None else (after.ready_at, after.host_id)
+    values = {"crawl": crawl, "now": now, "count": count, "ready_at": place[0], "host_id": place[1]}
+    return [(HostLine(crawl, *row[:-1]), row[-1]) for row in tx.rows(_due(leased_only), values)]
+
+
+@cache
+def _due(leased_only: bool) -> Select[Any]:
+    ready_at, host_id = crawl_hosts.c.ready_at, crawl_hosts.c.host_id
+    further = or_(ready_at > bindparam("ready_at"), host_id > bindparam("host_id"))
+    waiting = crawl_hosts.c.waiting == bindparam("crawl")
+    query = select(*COLUMNS, hosts.c.state).where(
+        TOGETHER, waiting, ready_at >= bindparam("ready_at"), ready_at <= bindparam("now"), further
+    )
+    query = query.where(crawl_hosts.c.leased > 0) if leased_only else query
+    return skip_locked(query.order_by(ready_at, host_id).limit(bindparam("count")))
+
+
+def states(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
+    """What is kept of the politeness of hosts."""
+    return {row.id: row.state for row in tx.rows(_states(), {"ids": list(ids)})} if ids else {}
+
+
+@cache
+def _states() -> Select[Any]:
+    return select(hosts.c.id, hosts.c.state).where(hosts.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def write(tx: Transaction, lines: Sequence[HostLine], most: int) -> None:
+    """Keep what became of locked lines; ``most`` is how many addresses of each may be given."""
+    update_many(tx, crawl_hosts, [_line_row(line, most) for line in lines], match=("crawl_id", "host_id"))
+    plain = [_host_row(line) for line in lines if line.state is None]
+    update_many(tx, hosts, plain, match=("id",))
+    told = [_host_row(line) | {"state": line.state} for line in lines if line.state is not None]
+    update_many(tx, hosts, told, match=("id",))
+
+
+def _line_row(line: HostLine, most: int) -> dict[str, Any]:
+    return {
+        "crawl_id": line.crawl,
+        "host_id": line.host_id,
+        "waiting": line.crawl if line.is_waiting(most) else None,
+        "ready_at": line.ready_at,
+        "fence": line.own_fence,
+        "held": msgspec.json.encode(list(line.held)).decode() if line.held else "",
+        "queued": line.queued,
+        "later": line.later,
+        "later_at": line.later_at,
+        "leased": len(line.held),
+        "done": line.done,
+        "failed": line.failed,
+        "skipped": line.skipped,
+        "taken": line.taken,
+        "size": line.size,
+    }
+
+
+def _host_row(line: HostLine) -> dict[str, Any]:
+    return {
+        "id": line.host_id,
+        "fence": line.fence,
+        "crawl_id": line.crawl_id,
+        "holder": line.holder,
+        "leased_until": line.leased_until,
+        "wanted_by": line.wanted_by,
+        "wanted_until": line.wanted_until,
+        "next_at": line.next_at,
+    }
+
+
+def ring(tx: Transaction, line: HostLine) -> None:
+    """Tell the crawl that wants a host that it is free now."""
+    waits = and_(crawl_hosts.c.crawl_id == line.wanted_by, crawl_hosts.c.host_id == line.host_id)
+    tx.execute(update(crawl_hosts).where(waits).values(ready_at=line.next_at))
+
+
+def next_look(tx: Transaction, crawl: int, *, leased_only: bool) -> Moment | None:
+    """When the first line is worth looking at; None: nothing waits. Or the first of those that somebody has."""
+    return tx.value(_next_leased() if leased_only else _next_look(), {"crawl": crawl})
+
+
+@cache
+def _next_look() -> Select[Any]:
+    waiting = crawl_hosts.c.waiting == bindparam("crawl")
+    return select(crawl_hosts.c.ready_at).where(waiting).order_by(crawl_hosts.c.ready_at).limit(1)
+
+
+@cache
+def _next_leased() -> Select[Any]:
+    return _next_look().where(crawl_hosts.c.leased > 0)
+
+
+def limits(tx: Transaction, crawl: int) -> Limits:
+    """How much may be given; everything, where nothing was said."""
+    row = tx.execute(_limits(), {"crawl": crawl}).first()
+    return Limits() if row is None else Limits(pages=row.pages, pages_per_host=row.pages_per_host)
+
+
+@cache
+def _limits() -> Select[Any]:
+    return select(crawl_limits).where(crawl_limits.c.crawl_id == bindparam("crawl"))
+
+
+def given(tx: Transaction, crawl: int) -> int:
+    """How many addresses were given in all, which nobody else changes before the transaction ends."""
+    return int(tx.value(_limits().with_only_columns(crawl_limits.c.given).with_for_update(), {"crawl": crawl}) or 0)
+
+
+def count_given(tx: Transaction, crawl: int, change: int) -> None:
+    mine = crawl_limits.c.crawl_id == crawl
+    tx.execute(update(crawl_limits).where(mine).values(given=crawl_limits.c.given + change))
+
+
+def set_limits(tx: Transaction, crawl: int, limits: Limits) -> None:
+    """Change how much may be given, and which hosts are waiting because of that."""
+    before = tx.execute(_limits(), {"crawl": crawl}).first()
+    if before is not None and (before.pages, before.pages_per_host) == (limits.pages, limits.pages_per_host):
+        return
+    taken = tx.value(select(func.sum(crawl_hosts.c.taken)).where(crawl_hosts.c.crawl_id == crawl))
+    row = {"pages": limits.pages, "pages_per_host": limits.pages_per_host, "given": int(taken or 0)}
+    if before is None:
+        tx.execute(insert(crawl_limits).values(crawl_id=crawl, **row))
+    else:
+        tx.execute(update(crawl_limits).where(crawl_limits.c.crawl_id == crawl).values(row))
+    _set_waiting(tx, crawl, limits.pages_per_host)
+
+
+def _set_waiting(tx: Transaction, crawl: int, most: int) -> None:
+    table = crawl_hosts
+    more = and_(table.c.queued > 0, table.c.taken < most) if most else table.c.queued > 0
+    waits = or_(table.c.leased > 0, more)
+    mine = update(table).where(table.c.crawl_id == crawl)
+    tx.execute(mine.where(waits, table.c.waiting.is_(None)).values(waiting=crawl))
+    tx.execute(mine.where(~waits, table.c.waiting.is_not(None)).values(waiting=None))

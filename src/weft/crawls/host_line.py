@@ -1,0 +1,139 @@
+"""The addresses of one crawl on one host, as a turn reads them, changes them and writes them back.
+
+What is given stays in line: ``held`` has its keys. So a lease costs nothing for each address, and where a holder is
+gone, forgetting its keys puts everything back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from weft.clock import SECOND, Moment
+from weft.crawl_ports import DONE, FAILED, QUEUED, SKIPPED, Outcome
+
+LOOK_AGAIN: Moment = 5 * SECOND
+"""How soon a crawl looks again at a host that another has, unless that one rings."""
+
+WANTED: Moment = 30 * SECOND
+"""How long a host is kept for the crawl that asked for it."""
+
+NEVER = 2**62
+
+_keys = msgspec.json.Decoder(list[int]).decode
+
+
+@dataclass(slots=True)
+class HostLine:
+    """A host, and what one crawl has on it. It is changed by whoever has its rows locked."""
+
+    crawl: int
+    host_id: int
+    name: str
+    fence: int
+    crawl_id: int | None
+    holder: str
+    leased_until: Moment
+    wanted_by: int | None
+    wanted_until: Moment
+    next_at: Moment
+    ready_at: Moment
+    own_fence: int
+    held_text: str
+    queued: int
+    later: int
+    later_at: Moment
+    done: int
+    failed: int
+    skipped: int
+    taken: int
+    size: int
+    state: str | None = None
+    """What is to be written; None: it stays as it is."""
+    came_back: int = 0
+    """How many addresses were given and came back unfetched, in this turn."""
+    given: int = 0
+    """How many addresses were given in this turn."""
+    held: dict[int, None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = dict.fromkeys(_keys(self.held_text)) if self.held_text else {}
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this crawl holds it, be it longer than it may."""
+        return self.own_fence != 0 and self.own_fence == self.fence
+
+    @property
+    def in_line(self) -> int:
+        """How many addresses could be given now."""
+        return self.queued - self.later
+
+    def is_wanted_elsewhere(self, now: Moment) -> bool:
+        return self.wanted_by is not None and self.wanted_by != self.crawl and self.wanted_until > now
+
+    def add(self, count: int, later: int, later_at: Moment) -> None:
+        """So many new addresses, of which ``later`` are not due before ``later_at``."""
+        self.queued += count
+        self._put_off(later, later_at)
+
+    def _put_off(self, count: int, until: Moment) -> None:
+        if count:
+            self.later_at = min(until, self.later_at) if self.later else until
+            self.later += count
+
+    def give(self, keys: list[int]) -> None:
+        self.held.update(dict.fromkeys(keys))
+        self.queued -= len(keys)
+        self.taken += len(keys)
+        self.given += len(keys)
+
+    def take(self, outcome: Outcome, now: Moment) -> bool:
+        """Count what became of an address; False where it was not given, or was told before."""
+        if outcome.key not in self.held or outcome.state not in (QUEUED, DONE, FAILED, SKIPPED):
+            return False
+        del self.held[outcome.key]
+        setattr(self, outcome.state, getattr(self, outcome.state) + 1)
+        if outcome.state == QUEUED and outcome.next_at > now:
+            self._put_off(1, outcome.next_at)
+        if outcome.state in (QUEUED, SKIPPED) and not outcome.fetched_at:
+            self._came_back(1)
+        self.size += outcome.size
+        return True
+
+    def take_back(self) -> None:
+        """What was given and not told of is in line again."""
+        self.queued += len(self.held)
+        self._came_back(len(self.held))
+        self.held.clear()
+        self.own_fence = 0
+
+    def _came_back(self, count: int) -> None:
+        self.taken -= count
+        self.came_back += count
+
+    def release(self) -> None:
+        self.take_back()
+        self.crawl_id, self.holder, self.leased_until = None, "", 0
+
+    def lease(self, holder: str, until: Moment) -> None:
+        self.fence += 1
+        self.crawl_id, self.own_fence, self.holder, self.leased_until = self.crawl, self.fence, holder, until
+        if self.wanted_by == self.crawl:
+            self.wanted_by = None
+
+    def want(self, now: Moment) -> None:
+        """Ask whoever has it to let it go soon."""
+        if not self.is_wanted_elsewhere(now):
+            self.wanted_by, self.wanted_until = self.crawl, now + WANTED
+
+    def is_waiting(self, most: int) -> bool:
+        """Whether something may still be given, or is."""
+        return bool(self.held) or (self.queued > 0 and not (most and self.taken >= most))
+
+    def ready(self) -> Moment:
+        """When it is worth looking at."""
+        if self.is_ours:
+            return self.leased_until
+        return self.next_at if self.in_line > 0 else max(self.next_at, self.later_at)

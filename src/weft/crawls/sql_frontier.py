@@ -1,0 +1,93 @@
+"""The frontier in weft's own database. One turn is one transaction (``frontier_turn.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from weft.clock import Clock
+from weft.crawl_ports import FAILED, SKIPPED, Counts, Known, KnownHost, Limits, Turn, Turned
+from weft.crawls import frontier_store, known_store
+from weft.crawls.frontier_turn import FrontierTurn
+from weft.db.database import Database, Transaction
+from weft.errors import DatabaseDown, FrontierDown, Invalid
+
+T = TypeVar("T")
+
+MOST_HOSTS = 200_000
+"""How many hosts' ids are remembered, so that they need not be asked for."""
+
+MOST_AT_ONCE = 2_000
+"""How many addresses one transaction changes where all of a crawl are changed."""
+
+
+class SqlFrontier:
+    """Any number of processes may have one on the same database."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db, self._clock = db, clock
+        self._ids: dict[str, int] = {}
+
+    async def open(self, crawl: int, limits: Limits) -> None:
+        await self._transact(lambda tx: frontier_store.set_limits(tx, crawl, limits))
+
+    async def turn(self, crawl: int, holder: str, turn: Turn) -> Turned:
+        def work(tx: Transaction) -> Turned:
+            turned, ids = FrontierTurn(tx, crawl, holder, turn, self._clock()).make(self._ids)
+            tx.after_commit(lambda: self._remember(ids))
+            return turned
+
+        return await self._transact(work)
+
+    def _remember(self, ids: dict[str, int]) -> None:
+        if len(self._ids) > MOST_HOSTS:
+            self._ids = {}
+        self._ids.update(ids)
+
+    async def counts(self, crawl: int) -> Counts:
+        return await self._read(lambda tx: known_store.counts(tx, crawl))
+
+    async def look(self, crawl: int, key: int) -> Known | None:
+        return await self._read(lambda tx: known_store.look(tx, crawl, key))
+
+    async def urls(
+        self, crawl: int, state: str = "", host: str = "", after: int | None = None, limit: int = 100
+    ) -> list[Known]:
+        return await self._read(lambda tx: known_store.page(tx, crawl, state, host, after, limit))
+
+    async def hosts(self, crawl: int, after: str = "", limit: int = 100) -> list[KnownHost]:
+        return await self._read(lambda tx: known_store.host_page(tx, crawl, after, limit))
+
+    async def requeue(self, crawl: int, state: str) -> int:
+        if state not in (FAILED, SKIPPED):
+            raise Invalid("state", state, f"only addresses that are {FAILED} or {SKIPPED} can be put back in line")
+        back = 0
+        while some := await self._transact(
+            lambda tx: known_store.requeue(tx, crawl, state, self._clock(), MOST_AT_ONCE)
+        ):
+            back += some
+        return back
+
+    async def forget(self, crawl: int) -> None:
+        while await self._transact(lambda tx: known_store.forget(tx, crawl, MOST_AT_ONCE)):
+            pass
+
+    async def close(self) -> None:
+        """The database is not its own to close."""
+
+    async def _transact(self, work: Callable[[Transaction], T]) -> T:
+        async with _told():
+            return await self._db.transact(work)
+
+    async def _read(self, work: Callable[[Transaction], T]) -> T:
+        async with _told():
+            return await self._db.read(work)
+
+
+@asynccontextmanager
+async def _told() -> AsyncIterator[None]:
+    try:
+        yield
+    except DatabaseDown as problem:
+        raise FrontierDown("in the database", problem) from problem
