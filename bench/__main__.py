@@ -27,6 +27,7 @@ BENCHMARKS = [
     "pages",
     "screens",
     "long_logs",
+    "crawl",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 

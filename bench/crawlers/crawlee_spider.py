@@ -6,11 +6,11 @@ import logging
 import resource
 import sys
 import time
+from urllib.parse import urljoin
 
 from crawlee import ConcurrencySettings, Request
 from crawlee.configuration import Configuration
 from crawlee.crawlers import ParselCrawler, ParselCrawlingContext
-from crawlee.http_clients import HttpxHttpClient
 from crawlee.storage_clients import MemoryStorageClient
 
 
@@ -18,7 +18,6 @@ async def crawl(feed: str, seeds: list[str]) -> None:
     began, pages = time.monotonic(), 0
     hosts = {each.split("/", 3)[2] for each in seeds}
     crawler = ParselCrawler(
-        http_client=HttpxHttpClient(),
         storage_client=MemoryStorageClient(),
         configuration=Configuration(log_level="ERROR"),
         concurrency_settings=ConcurrencySettings(min_concurrency=50, desired_concurrency=50, max_concurrency=50),
@@ -32,12 +31,10 @@ async def crawl(feed: str, seeds: list[str]) -> None:
             nonlocal pages
             pages += 1
             found = context.selector.css("a::attr(href)").getall()
-            links = [
-                str(context.request.url).rsplit("/", 1)[0] + "/" + each if "/" not in each else each for each in found
-            ]
+            links = [urljoin(context.request.url, each) for each in found]
             title = context.selector.css("title::text").get()
             file.write(json.dumps({"url": context.request.url, "title": title, "links": links}) + "\n")
-            known = [each for each in links if each.startswith("http") and each.split("/", 3)[2] in hosts]
+            known = [each for each in links if each.split("/", 3)[2] in hosts]
             await context.add_requests([Request.from_url(each) for each in known])
 
         await crawler.run(seeds)

@@ -1,4 +1,4 @@
-"""scrapy-redis: ``python scrapy_redis_spider.py REDIS FEED SEED…`` does what ``scrapy_spider.py`` does, queued in Redis."""
+"""scrapy-redis: ``python scrapy_redis_spider.py REDIS FEED SEED…`` does as ``scrapy_spider.py``, queued in Redis."""
 
 import sys
 
