@@ -76,6 +76,11 @@ class Proxy:
     def mend(self) -> None:
         self.fault = None
 
+    def hang_up(self) -> None:
+        """Cut every line; who made it may make another."""
+        for line in self._lines:
+            line.reset()
+
     def waiting(self) -> list[float]:
         """For how long each silent line has been waiting for an answer that does not come."""
         now = time.monotonic()

@@ -203,7 +203,7 @@ def most_over(uses: list[tuple[int, float]], rate: Rate) -> float:
 
 
 @given(RATES, STEPS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 async def test_no_span_of_time_sees_more_than_its_rate_and_one_burst(rates: dict[str, Rate], steps: list) -> None:  # type: ignore[type-arg]
     clock = Hands()
     told = await go_through(MemoryLimiter(clock=clock), clock, rates, steps)
@@ -211,7 +211,7 @@ async def test_no_span_of_time_sees_more_than_its_rate_and_one_burst(rates: dict
 
 
 @given(RATES, STEPS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_redis_answers_as_the_memory_does(redis_server: Server, rates: dict[str, Rate], steps: list) -> None:  # type: ignore[type-arg]
     mine, theirs = Hands(), Hands()
     shared = await settled(redis_server.url + "?away=stop", theirs)

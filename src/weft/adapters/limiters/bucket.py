@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MICRO = 1e6
 
@@ -51,18 +52,29 @@ def _advance(bucket: Bucket, to: int, rate: float, room: float) -> None:
         bucket.at = to
 
 
-def wait(bucket: Bucket, now: int, cost: float, rate: float) -> int:
-    """Microseconds until ``cost`` tokens are there, of a bucket that was brought to ``now``."""
+class Slot(NamedTuple):
+    """Where a place under one key would be, and how the bucket is then."""
+
+    wait: int
+    """Microseconds from now."""
+    tokens: float
+    at: int
+    passed: int
+    """How many of those who come later have come by then."""
+
+
+def next_slot(bucket: Bucket, now: int, cost: float, rate: float) -> Slot:
+    """When ``cost`` tokens are there, of a bucket that was brought to ``now``."""
     tokens, at, room = bucket.tokens, bucket.at, bucket.burst
     for _, other in bucket.later:
         room -= other
-    for until, other in bucket.later:
+    for passed, (until, other) in enumerate(bucket.later):
         if cost <= room and (there := at + _lack(cost, tokens, rate)) <= until:
-            return there - now
+            return Slot(there - now, tokens, at, passed)
         if until > at:
             tokens, at = min(room, tokens + (until - at) * rate / MICRO), until
         room += other
-    return at + _lack(cost, tokens, rate) - now
+    return Slot(at + _lack(cost, tokens, rate) - now, tokens, at, len(bucket.later))
 
 
 def _lack(cost: float, tokens: float, rate: float) -> int:
@@ -77,11 +89,16 @@ def has_room(bucket: Bucket, cost: float) -> bool:
     return cost <= room
 
 
-def take(bucket: Bucket, cost: float, own: int, at: int, now: int) -> None:
-    """Take a place at the moment ``at``; ``own`` is what ``wait`` said of this bucket."""
-    bucket.tokens -= cost
+def take(bucket: Bucket, cost: float, slot: Slot, at: int, now: int) -> None:
+    """Take a place at the moment ``at``, where ``slot`` is that of this bucket alone.
+
+    What did not fit into the bucket before that moment is lost, so the bucket is put there: else the place would be
+    paid with it.
+    """
+    bucket.tokens, bucket.at = slot.tokens - cost, slot.at
+    del bucket.later[: slot.passed]
     bucket.turn += 1
-    if now + own < at:
+    if now + slot.wait < at:
         insort(bucket.later, (at, cost))
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from weft.adapters.limiters import bucket as arithmetic
-from weft.adapters.limiters.bucket import MICRO, Bucket
+from weft.adapters.limiters.bucket import MICRO, Bucket, Slot
 from weft.crawl_ports import Grant, Rate
 
 DEFAULT = Rate(1.0)
@@ -45,12 +45,12 @@ class MemoryLimiter:
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         now, buckets = self._clock(), [self._bucket(key) for key in dict.fromkeys(keys)]
-        waits = [arithmetic.wait(each, now, cost, each.rate) for each in buckets]
-        most = max(waits, default=0)
-        again = most if most > longest_wait * MICRO else _blocked(buckets, waits, most, cost, now)
+        slots = [arithmetic.next_slot(each, now, cost, each.rate) for each in buckets]
+        most = max((each.wait for each in slots), default=0)
+        again = most if most > longest_wait * MICRO else _blocked(buckets, slots, most, cost, now)
         if again is None:
-            for each, own in zip(buckets, waits, strict=True):
-                arithmetic.take(each, cost, own, now + most, now)
+            for each, slot in zip(buckets, slots, strict=True):
+                arithmetic.take(each, cost, slot, now + most, now)
         turns = tuple(each.turn for each in buckets)
         return Grant(again is None, (most if again is None else again) / MICRO, turns=turns, epoch=EPOCH)
 
@@ -105,10 +105,10 @@ class MemoryLimiter:
         self._buckets = {key: each for key, each in self._buckets.items() if each.tokens < each.burst or each.later}
 
 
-def _blocked(buckets: Sequence[Bucket], waits: Sequence[int], most: int, cost: float, now: int) -> int | None:
+def _blocked(buckets: Sequence[Bucket], slots: Sequence[Slot], most: int, cost: float, now: int) -> int | None:
     """How long a bucket has no room for a token that has to wait for another key; None: all have."""
     again: int | None = None
-    for bucket, own in zip(buckets, waits, strict=True):
-        if again is None and own < most and bucket.later and not arithmetic.has_room(bucket, cost):
+    for bucket, slot in zip(buckets, slots, strict=True):
+        if again is None and slot.wait < most and bucket.later and not arithmetic.has_room(bucket, cost):
             again = bucket.later[0][0] - now
     return again

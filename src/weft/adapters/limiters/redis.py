@@ -63,7 +63,7 @@ class RedisLimiter:
         """Raises ``LimiterDown`` where Redis does not answer: a limit that is not set is no limit."""
         words = [word for key, rate in rates.items() for word in (key, _words(rate))]
         if words:
-            await self._send([("HSET", PREFIX + "rates", *words)])
+            await self._send(("HSET", PREFIX + "rates", *words))
             self._rates |= rates
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
@@ -149,7 +149,7 @@ class RedisLimiter:
 
     async def _step(self, op: str, places: Sequence[str], *arguments: str) -> Any:
         """Take one step of the script; what it says of the epoch and of the others is remembered."""
-        reply = await self._send([self._command(op, places, arguments)], replicated=op in ("reserve", "hold"))
+        reply = await self._send(self._command(op, places, arguments))
         self._epoch, self._known = reply[2].decode(), reply[3]
         if self._away:
             log.info("the limiter answers again")
@@ -165,16 +165,16 @@ class RedisLimiter:
         head = (op, "", given, *(str(round(span * MICRO)) for span in spans))
         return ("EVALSHA", SHA, len(keys), *keys, *head, *arguments)
 
-    async def _send(self, commands: list[Command], *, replicated: bool = False) -> Any:
-        """The reply to the first command. Raises ``LimiterDown``."""
+    async def _send(self, command: Command) -> Any:
+        """The reply to a command that enough replicas know of as well. Raises ``LimiterDown``."""
         asked_at = monotonic()
         if self._away and asked_at < self._again_at:
             raise LimiterDown("redis", "it did not answer just now")
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 line = await self._open_line()
-                reply = await self._answered(line, commands[0])
-                if replicated and self._replicas:
+                reply = await self._answered(line, command)
+                if self._replicas:
                     await self._see_replicated(line)
         except (OSError, TimeoutError, ReplyError) as problem:
             self._lose(problem)

@@ -110,12 +110,12 @@ local function lack(cost, tokens, rate)
   return 0
 end
 
-local function wait(bucket, cost, rate)
+local function next_slot(bucket, cost, rate)
   local tokens, at, room = bucket.tokens, bucket.at, room_of(bucket)
-  for _, each in ipairs(bucket.later) do
+  for place, each in ipairs(bucket.later) do
     if cost <= room then
       local there = at + lack(cost, tokens, rate)
-      if there <= each[1] then return there - now end
+      if there <= each[1] then return { wait = there - now, tokens = tokens, at = at, passed = place - 1 } end
     end
     if each[1] > at then
       tokens = math.min(room, tokens + (each[1] - at) * rate / 1e6)
@@ -123,13 +123,14 @@ local function wait(bucket, cost, rate)
     end
     room = room + each[2]
   end
-  return at + lack(cost, tokens, rate) - now
+  return { wait = at + lack(cost, tokens, rate) - now, tokens = tokens, at = at, passed = #bucket.later }
 end
 
-local function take(bucket, cost, own, at)
-  bucket.tokens = bucket.tokens - cost
+local function take(bucket, cost, slot, at)
+  bucket.tokens, bucket.at = slot.tokens - cost, slot.at
+  for _ = 1, slot.passed do table.remove(bucket.later, 1) end
   bucket.turn = bucket.turn + 1
-  if now + own < at then
+  if now + slot.wait < at then
     local place = #bucket.later + 1
     while place > 1 and (bucket.later[place - 1][1] > at
         or (bucket.later[place - 1][1] == at and bucket.later[place - 1][2] > cost)) do
@@ -156,23 +157,23 @@ end
 
 if op == 'reserve' then
   local cost, longest = tonumber(ARGV[7]), tonumber(ARGV[8])
-  local buckets, waits, most, words, turns = {}, {}, 0, {}, {}
+  local buckets, slots, most, words, turns = {}, {}, 0, {}, {}
   for place = 4, #KEYS do
     local bucket = open(KEYS[place], ARGV[5 + place])
     refill(bucket, now, bucket.rate * share)
-    local own = wait(bucket, cost, bucket.rate * share)
-    buckets[#buckets + 1], waits[#waits + 1] = bucket, own
+    local slot = next_slot(bucket, cost, bucket.rate * share)
+    buckets[#buckets + 1], slots[#slots + 1] = bucket, slot
     words[#words + 1] = bucket.words
-    if own > most then most = own end
+    if slot.wait > most then most = slot.wait end
   end
   local granted, again = most <= longest, most
   for place, bucket in ipairs(buckets) do
-    if granted and waits[place] < most and cost > room_of(bucket) and bucket.later[1] then
+    if granted and slots[place].wait < most and cost > room_of(bucket) and bucket.later[1] then
       granted, again = false, bucket.later[1][1] - now
     end
   end
   for place, bucket in ipairs(buckets) do
-    if granted then take(bucket, cost, waits[place], now + most) end
+    if granted then take(bucket, cost, slots[place], now + most) end
     turns[place] = bucket.turn
     keep(bucket)
   end
