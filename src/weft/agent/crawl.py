@@ -10,7 +10,7 @@ from typing import Any
 
 import scrapy.crawler
 
-from . import records, run_settings, walls
+from . import records, run_settings, scheduler, sharing, walls
 from .harvest import Harvest
 from .order import Order
 from .project import Project, in_environment, lend_loader, open_project
@@ -18,6 +18,8 @@ from .run_folder import RunFolder
 
 PIPE = 2
 ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+
+sys.modules.setdefault(sharing.SCHEDULER.rpartition(".")[0], scheduler)  # settings name it so, weft installed or not
 
 
 class UnknownSpider(Exception):

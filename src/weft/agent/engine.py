@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 
@@ -39,3 +41,57 @@ def nudge(crawler: Any) -> None:
     if slot is None or slot.closing is None or slot.closing.called:
         return
     scraper._check_if_closing()
+
+
+def later(seconds: float, work: Callable[[], object]) -> Any:
+    """Do ``work`` once, on whatever the crawl runs on."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return _reactor().callLater(seconds, work)
+    return loop.call_later(seconds, work)
+
+
+def from_thread() -> Callable[..., Any]:
+    """What runs a function in the thread of the crawl, which is the one that asks."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return _reactor().callFromThread  # type: ignore[no-any-return]
+    return loop.call_soon_threadsafe
+
+
+def in_progress(crawler: Any) -> Any:
+    """The requests that Scrapy is not done with: asked for, or their answers in callbacks and pipelines."""
+    slot = _slot(crawler)
+    return () if slot is None else slot.inprogress
+
+
+def is_starting(crawler: Any) -> bool:
+    """Whether the spider's start method may yield more."""
+    slot, engine = _slot(crawler), crawler.engine
+    unread = engine._start if hasattr(engine, "_start") else getattr(slot, "start_requests", None)
+    return slot is None or unread is not None
+
+
+def is_closing(crawler: Any) -> bool:
+    slot = _slot(crawler)
+    return slot is not None and slot.closing is not None
+
+
+def wake(crawler: Any) -> None:
+    """Let the engine look for requests now."""
+    slot = _slot(crawler)
+    if slot is not None and slot.closing is None:
+        slot.nextcall.schedule()
+
+
+def _slot(crawler: Any) -> Any:
+    engine = crawler.engine
+    return engine._slot if hasattr(engine, "_slot") else getattr(engine, "slot", None)  # before Scrapy 2.13
+
+
+def _reactor() -> Any:
+    from twisted.internet import reactor
+
+    return reactor

@@ -31,6 +31,8 @@ class Order:
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
     jobdir: str | None = None
+    frontier: str = ""
+    """What the runs that share one call it; empty: the project's settings decide."""
 
     @property
     def environment(self) -> dict[str, str]:

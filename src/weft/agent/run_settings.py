@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
+from . import sharing
 from .order import Order
 
 PRIORITY = "cmdline"
@@ -25,10 +27,23 @@ def apply(order: Order, settings: Any, spider: type) -> None:
         settings["EXTENSIONS_BASE"].set(REMOTE[each], 0, PRIORITY)
     if order.jobdir:
         settings.set("JOBDIR", order.jobdir, PRIORITY)
+    if order.frontier:
+        settings.set("SCHEDULER", sharing.SCHEDULER, PRIORITY)
     settings.setdict(order.settings, PRIORITY)
+    if setting_of(order, settings, spider, "SCHEDULER") == sharing.SCHEDULER:
+        share(settings, spider)
     file = setting_of(order, settings, spider, "LOG_FILE")
     if file:
         settings.set("LOG_FILE", PurePath(file).name, PRIORITY)
+
+
+def share(settings: Any, spider: type) -> None:
+    """Let the run take its requests from where others do, at a pace that no host minds where none is set."""
+    settings.set("FRONTIER_SOCKET", os.path.abspath(sharing.SOCKET), PRIORITY)
+    own = getattr(spider, "custom_settings", None) or {}
+    is_paced = sharing.is_said(sharing.PACED_BY, settings) or any(name in own for name in sharing.PACED_BY)
+    if not is_paced and not hasattr(spider, "download_delay"):
+        settings.setdict(sharing.PACE, "addon")
 
 
 def switch_off(settings: Any, doors: Iterable[str] = tuple(REMOTE)) -> None:

@@ -1,0 +1,93 @@
+"""Runs of one spider that share a frontier: a real one, behind the line that a worker has for its runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.agent.starting import AGENT, Run, write_order
+from weft import clock
+from weft.crawl_ports import Counts, Limits
+from weft.crawls.line import SOCKET, receive, send
+from weft.crawls.model import Answer, CrawlTurned, Question
+from weft.crawls.sql_frontier import SqlFrontier
+from weft.db.database import Database
+
+CRAWL = 1
+QUICK = {"DOWNLOAD_DELAY": 0, "FRONTIER_LEASE_SECONDS": 1.0, "RETRY_TIMES": 2}
+
+
+class Shared:
+    """A frontier, and the runs that share it."""
+
+    def __init__(self, db: Database, code: Path, home: Path) -> None:
+        self.frontier = SqlFrontier(db, clock.now)
+        self._code, self._home = code, home
+        self._closing = AsyncExitStack()
+        self.holders: set[str] = set()
+        """The names of runs that have asked."""
+        self.stop = ""
+
+    async def counts(self) -> Counts:
+        return await self.frontier.counts(CRAWL)
+
+    async def begin(self, name: str, spider: str = "walker", **order: Any) -> tuple[Run, asyncio.subprocess.Process]:
+        """Start a run of the spider in a process of its own."""
+        order["settings"] = {**QUICK, **order.get("settings", {})}
+        folder = write_order(self._home / name, self._code, spider, **{"frontier": "walk", **order})
+        server = await asyncio.start_unix_server(lambda *line: self._talk(name, *line), folder / SOCKET)
+        self._closing.callback(server.close)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", str(AGENT), "run", str(folder)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        return Run(folder, process.pid), process
+
+    async def end(self, run: Run, process: asyncio.subprocess.Process) -> Run:
+        run.output, _ = await process.communicate()
+        assert process.returncode is not None
+        run.status = process.returncode << 8
+        return run
+
+    async def run(self, name: str, spider: str = "walker", **order: Any) -> Run:
+        return await self.end(*await self.begin(name, spider, **order))
+
+    async def _talk(self, holder: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head, _ = await receive(reader)
+                answer = await self._answer(holder, msgspec.json.decode(head, type=Question))
+                await send(writer, msgspec.json.encode(answer))
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, holder: str, question: Question) -> Answer:
+        if question.asked is None:
+            return Answer()
+        self.holders.add(holder)
+        turn = question.asked.turn
+        turned = await self.frontier.turn(CRAWL, holder, replace(turn, hosts=0) if self.stop else turn)
+        return Answer(turned=CrawlTurned(CRAWL, turned, self.stop))
+
+    async def close(self) -> None:
+        await self._closing.aclose()
+
+
+@asynccontextmanager
+async def shared(db: Database, code: Path, home: Path) -> AsyncIterator[Shared]:
+    sharing = Shared(db, code, home)
+    await sharing.frontier.open(CRAWL, Limits())
+    try:
+        yield sharing
+    finally:
+        await sharing.close()
