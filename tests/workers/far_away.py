@@ -13,6 +13,7 @@ from tests.waiting import PATIENCE_SECONDS
 from weft.api.door import open_server
 from weft.app import App
 from weft.config import Config
+from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.outpost import Outpost, open_outpost
 from weft.runs.model import Ending, Lease
 from weft.workers.link import Link
@@ -157,6 +158,9 @@ class Speaker:
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await (await self._speaking(worker_id)).ship(worker_id, chunks)
+
+    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+        return await (await self._speaking(worker_id)).frontier(worker_id, run_id, attempt, asked)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await (await self._speaking(worker_id)).finish(worker_id, endings)

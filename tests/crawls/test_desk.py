@@ -1,0 +1,153 @@
+"""A run that does a share of a crawl asks for work, through whichever way its worker speaks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.conftest import OpenApp, SetClock
+from tests.runs.acting import Hand, submit
+from tests.workers.far_away import Speaker, gateway
+from weft.app import App
+from weft.crawl_ports import DONE, Found, HostLease, HostReport, Outcome, Turn
+from weft.crawls import store
+from weft.crawls.model import CrawlTurn, CrawlTurned, Skip
+from weft.errors import LeaseLost
+from weft.events import newest
+from weft.fetching.urls import host_of, key_of
+from weft.runs.model import Lease
+
+SEEDS = ["http://one.example/", "http://two.example/"]
+ALL = Turn(hosts=10)
+
+Speak = Callable[[App], Awaitable[App]]
+
+
+@pytest_asyncio.fixture(params=["direct", "remote"])
+async def app(request: pytest.FixtureRequest, another_app: OpenApp) -> AsyncIterator[App]:
+    """One whose workers speak the protocol as the parameter says."""
+    async with AsyncExitStack() as stack:
+        made = await another_app()
+        if request.param == "remote":
+            address = await stack.enter_async_context(gateway(made))
+            speaker = await stack.enter_async_context(Speaker(made, address))
+            made = replace(made, protocol=speaker)  # type: ignore[type-var]
+        yield made
+
+
+async def leased(app: App, hand: Hand, task: str = "site", **spec: Any) -> Lease:
+    await submit(app, kind="crawl", task=task, spec={"urls": SEEDS, "follow": True, **spec})
+    return await hand.lease_one()
+
+
+async def asked(app: App, hand: Hand, lease: Lease, turn: Turn = ALL, **more: Any) -> CrawlTurned:
+    return await app.protocol.frontier(hand.id, lease.run_id, lease.attempt, CrawlTurn(turn, **more))
+
+
+def done_with(given: HostLease, *, release: bool = True) -> HostReport:
+    outcomes = [Outcome(each.key, DONE, status=200, fetched_at=1) for each in given.urls]
+    return HostReport(given.host, given.fence, outcomes, release=release)
+
+
+async def test_the_first_turn_of_a_run_begins_its_crawl_and_gives_its_seeds(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    answer = await asked(app, hand, lease)
+    assert sorted(url.url for host in answer.turned.leases for url in host.urls) == SEEDS
+    crawl = await app.db.read(lambda tx: store.of_run(tx, lease.run_id))
+    assert crawl is not None
+    assert (crawl.id, crawl.state, crawl.seeded) == (answer.crawl, "active", True)
+
+
+async def test_a_crawl_is_over_once_all_of_it_is_done_and_given_back(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    given = (await asked(app, hand, lease)).turned.leases
+    page = "http://one.example/2"
+    found = [Found(key_of(page), page, host_of(page), depth=1)]
+    turn = Turn(found=found, reports=[done_with(each) for each in given], hosts=10)
+    again = await asked(app, hand, lease, turn)
+    assert (again.stop, [url.url for host in again.turned.leases for url in host.urls]) == ("", [page])
+    last = await asked(app, hand, lease, Turn(reports=[done_with(again.turned.leases[0])], hosts=10))
+    assert (last.stop, last.turned.leases) == ("done", [])
+    kinds = [event.kind for event in await app.db.read(lambda tx: newest(tx, 100))]
+    assert (kinds.count("crawl_started"), kinds.count("crawl_finished")) == (1, 1)
+
+
+async def test_two_runs_that_name_a_crawl_share_it(app: App) -> None:
+    hand = await Hand.join(app)
+    first = await leased(app, hand)
+    begun = await asked(app, hand, first, Turn(hosts=1))
+    second = await leased(app, hand, crawl=begun.crawl, urls=[])
+    joined = await asked(app, hand, second)
+    assert joined.crawl == begun.crawl
+    hosts = [each.host for answer in (begun, joined) for each in answer.turned.leases]
+    assert sorted(hosts) == ["one.example", "two.example"]
+
+
+async def test_a_run_that_its_worker_does_not_hold_gets_nothing(app: App) -> None:
+    hand, other = await Hand.join(app), await Hand.join(app, "other")
+    lease = await leased(app, hand)
+    with pytest.raises(LeaseLost):
+        await asked(app, other, lease)
+    with pytest.raises(LeaseLost):
+        await app.protocol.frontier(hand.id, lease.run_id, lease.attempt + 1, CrawlTurn(ALL))
+
+
+async def test_a_paused_crawl_takes_what_is_done_and_gives_nothing(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    answer = await asked(app, hand, lease, Turn(hosts=1))
+    await app.db.transact(lambda tx: store.change_state(tx, answer.crawl, ["active"], "paused", "by ann", None))
+    reports = [done_with(each) for each in answer.turned.leases]
+    stopped = await asked(app, hand, lease, Turn(reports=reports, hosts=10))
+    assert (stopped.stop, stopped.reason, stopped.turned.leases) == ("paused", "by ann", [])
+    assert (await app.frontier.counts(answer.crawl)).done == 1
+
+
+async def test_a_crawl_ends_when_its_time_is_used_up(app: App, clock: SetClock) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, budget={"seconds": 60})
+    assert (await asked(app, hand, lease, Turn(hosts=1))).stop == ""
+    clock.forward(61)
+    late = await asked(app, hand, lease)
+    assert (late.stop, late.turned.leases) == ("done", [])
+    assert "60 s" in late.reason
+
+
+async def test_a_crawl_of_so_many_pages_ends_with_them(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, budget={"pages": 1})
+    given = (await asked(app, hand, lease)).turned.leases
+    assert sum(len(each.urls) for each in given) == 1
+    last = await asked(app, hand, lease, Turn(reports=[done_with(each) for each in given], hosts=10))
+    assert last.stop == "done"
+
+
+async def test_what_is_left_out_is_counted_by_its_reason(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    skip = Skip("scope", "three.example", "", "http://three.example/", 5)
+    answer = await asked(app, hand, lease, skips=[skip])
+    await asked(app, hand, lease, skips=[skip])
+    query = store.skips.select().where(store.skips.c.crawl_id == answer.crawl)
+    rows = await app.db.read(lambda tx: tx.rows(query))
+    assert [(row.reason, row.host, row.count, row.example) for row in rows] == [
+        ("scope", "three.example", 10, "http://three.example/")
+    ]
+
+
+async def test_what_a_crawl_discovers_feeds_another(app: App) -> None:
+    hand = await Hand.join(app)
+    taker = await leased(app, hand, "pages", tier="fetch", urls=[])
+    began = await asked(app, hand, taker)
+    assert (began.stop, began.turned.leases) == ("", [])
+    finder = await leased(app, hand, "links", tier="discover", feeds="pages")
+    await asked(app, hand, finder, Turn(), feed=["http://three.example/item"])
+    fed = await asked(app, hand, taker)
+    assert [url.url for host in fed.turned.leases for url in host.urls] == ["http://three.example/item"]
