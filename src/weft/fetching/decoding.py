@@ -97,7 +97,7 @@ class _Gzip:
         if self.ended:
             self._next()
         parts = [self._inflate.decompress(data, _likely(data, most))]
-        if self._inflate.unconsumed_tail:
+        if self._inflate.unconsumed_tail and len(parts[0]) < most:  # none left would mean no limit
             parts.append(self._inflate.decompress(self._inflate.unconsumed_tail, most - len(parts[0])))
         if not self._inflate.eof:
             return b"".join(parts)

@@ -52,7 +52,7 @@ class Http1(asyncio.Protocol):
         assert self._transport is not None
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_at(deadline, self._fail, Late())
+        timer = loop.call_at(deadline, self._expire)
         self._incoming, self._without_body = incoming, sending.method == "HEAD"
         self._head, self._heading, self._received, self._problem = b"", True, 0, None
         self._asked += 1
@@ -80,9 +80,7 @@ class Http1(asyncio.Protocol):
             self._head = self._head + data if self._head else data
         try:
             self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._fail(NoAnswer("protocol", "the server wants to speak another protocol"))
-        except HttpParserError as problem:
+        except (HttpParserError, HttpParserUpgrade) as problem:
             self._fail(self._problem or NoAnswer("protocol", f"the answer is no HTTP: {problem}"))
         else:
             if self._heading and len(self._head) > LARGEST_HEAD:
@@ -108,7 +106,7 @@ class Http1(asyncio.Protocol):
             return
         self._heading = False
         incoming.status = self._status
-        self._do(incoming.begin)
+        self._do(incoming.begin if self._status != 101 else _refuse_other)
         if self._without_body:
             self.closed = True  # the parser waits for a body that never comes
             self._done()
@@ -158,11 +156,18 @@ class Http1(asyncio.Protocol):
             head, http = _head(self._head, incoming.interim), self._parser.get_http_version()
             waiter.set_result(Answered(self._status, http, head, incoming, self._received))
 
+    def _expire(self) -> None:
+        self._fail(Late())
+
     def _fail(self, problem: NoAnswer) -> None:
         waiter = self._waiter
         self.close()
         if waiter is not None and not waiter.done():
             waiter.set_exception(problem)
+
+
+def _refuse_other() -> None:
+    raise NoAnswer("protocol", "the server wants to speak another protocol")
 
 
 def _head(data: bytes, interim: int) -> bytes:

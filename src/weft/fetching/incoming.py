@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from weft.fetching.decoding import Decoder
+from weft.fetching.decoding import Decoder, layers
 from weft.fetching.exchange import NoAnswer
 
 MOST_HEADERS = 200
@@ -71,10 +71,13 @@ class Incoming:
 
     @property
     def begun(self) -> bytes | None:
-        """The begin of a body that is too large, where that suffices; None: it does not, or cannot be read."""
-        if not self._begin_suffices or not self.status or self._compressed:
+        """The begin of a body that is too large, where that suffices; None: it does not."""
+        if not self._begin_suffices or not self.status:
             return None
-        return b"".join(self._parts)[: self._largest]
+        data = b"".join(self._parts)
+        for layer in layers(self._compressed.decode("latin-1")):
+            data = layer.feed(data, self._largest)
+        return data[: self._largest]
 
     def finish(self) -> tuple[bytes, bytes]:
         """The body as it came and decompressed; both are empty where it went elsewhere."""

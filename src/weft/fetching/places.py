@@ -14,6 +14,7 @@ PORTS = {"http": 80, "https": 443}
 _AUTHORITY_END = re.compile(r"[/?#\\]")
 _TARGET = re.compile(r"[!->@-\[\]-~]*(?:\?[!-~]*)?").fullmatch
 """What can be seen; no backslash in the path, because some take it for a slash."""
+_VISIBLE = re.compile(r"[!-~]+").fullmatch
 LONGEST = 8_192
 
 
@@ -48,16 +49,18 @@ def place_of(origin: str) -> Place:
         host, port = str(ours.host_str or ""), ours.port or PORTS.get(ours.scheme, 0)
         agreed = (theirs.scheme, theirs.hostname or "", theirs.port or PORTS.get(theirs.scheme, 0))
     except (URLError, ValueError) as problem:
-        raise NoAnswer("url", f"{origin[:200]!r} is no address of the web: {problem}") from problem
+        raise NoAnswer("url", f"{_without_login(origin)!r} is no address of the web: {problem}") from problem
     if ours.scheme not in PORTS:
-        raise NoAnswer("url", f"{origin[:200]!r} is not fetched; only http and https are")
+        raise NoAnswer("url", f"{_without_login(origin)!r} is not fetched; only http and https are")
+    if not _VISIBLE(origin):
+        raise NoAnswer("url", f"{_without_login(origin)!r} is no address of the web in canonical form")
     if "@" in origin or "\\" in origin:
         raise NoAnswer(
             "url", f"{_without_login(origin)!r} is not fetched; a name or a backslash before the host misleads"
         )
     bare = host.removeprefix("[").removesuffix("]")
     if not bare or agreed != (ours.scheme, bare, port):
-        raise NoAnswer("url", f"{origin[:200]!r} is not fetched; it can be read in two ways")
+        raise NoAnswer("url", f"{_without_login(origin)!r} is not fetched; it can be read in two ways")
     return Place(ours.scheme, bare, port, host if port == PORTS[ours.scheme] else f"{host}:{port}")
 
 

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from weft.clock import Moment, seconds
+from weft.fetching.cookies import MOST, MOST_PER_DOMAIN, Jar
+from weft.fetching.exchange import Exchange
+
+SITE = "https://www.shop.example/a/b"
+
+
+def answer(url: str, *cookies: str) -> Exchange:
+    headers = [(b"set-cookie", cookie.encode()) for cookie in cookies]
+    return Exchange(
+        url=url,
+        status=200,
+        head=b"",
+        headers=headers,
+        raw_body=b"",
+        body=b"",
+        request=b"",
+        address="",
+        http="1.1",
+        began_at=0,
+        seconds=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("cookie", "url", "sent"),
+    [
+        ("a=1", "https://www.shop.example/a/c", "a=1"),
+        ("a=1", "https://www.shop.example/a", "a=1"),
+        ("a=1", "https://www.shop.example/other", ""),
+        ("a=1", "https://www.shop.example/ab", ""),
+        ("a=1; Path=/", "https://www.shop.example/other", "a=1"),
+        ("a=1; Path=/", "https://shop.example/", ""),
+        ("a=1; Path=/", "https://x.www.shop.example/", ""),
+        ("a=1; Path=/; Domain=shop.example", "https://other.shop.example/", "a=1"),
+        ("a=1; Path=/; Domain=.SHOP.example", "https://shop.example/", "a=1"),
+        ("a=1; Path=/; Domain=shop.example", "https://workshop.example/", ""),
+        ("a=1; Path=/; Domain=example", "https://www.shop.example/", ""),
+        ("a=1; Path=/; Domain=other.example", "https://other.example/", ""),
+        ("a=1; Path=/; Domain=x.www.shop.example", "https://x.www.shop.example/", ""),
+        ("a=1; Path=/; Secure", "https://www.shop.example/", "a=1"),
+        ("a=1; Path=/; Secure", "http://www.shop.example/", ""),
+        ("a=1; Path=/; Max-Age=0", "https://www.shop.example/", ""),
+        ("a=1; Path=/; Max-Age=-5", "https://www.shop.example/", ""),
+        ("a=1; Path=/; Max-Age=60", "https://www.shop.example/", "a=1"),
+        ("a=1; Path=/; Expires=Wed, 21-Oct-1970 07:28:00 GMT", "https://www.shop.example/", ""),
+        ("a=1; Path=/; Expires=Wed, 21 Oct 2099 07:28:00 GMT", "https://www.shop.example/", "a=1"),
+        ("a=1; Path=/; Expires=nonsense", "https://www.shop.example/", "a=1"),
+        ("=1; Path=/", "https://www.shop.example/", ""),
+        ("a; Path=/", "https://www.shop.example/", ""),
+        ("a=1\r\nX: y; Path=/", "https://www.shop.example/", ""),
+        ("a=" + "x" * 5000 + "; Path=/", "https://www.shop.example/", ""),
+        ("a=b=c; Path=/", "https://www.shop.example/", "a=b=c"),
+    ],
+)
+def test_a_cookie_goes_only_where_it_belongs(cookie: str, url: str, sent: str) -> None:
+    jar = Jar(lambda: seconds(1_000_000_000))
+    jar.take(answer(SITE, cookie))
+    assert jar.header(url) == sent
+
+
+@pytest.mark.parametrize("suffix", ["uk", "co.uk", "com.br", "example"])
+def test_nobody_sets_a_cookie_for_a_whole_country(suffix: str) -> None:
+    jar = Jar()
+    jar.take(answer(f"https://one.{suffix}/", f"a=1; Path=/; Domain={suffix}"))
+    assert jar.header(f"https://other.{suffix}/") == ""
+
+
+def test_an_address_has_no_hosts_below_it() -> None:
+    jar = Jar()
+    jar.take(answer("http://1.2.3.4/", "a=1; Path=/; Domain=3.4"))
+    assert (jar.header("http://9.9.3.4/"), len(jar)) == ("", 0)
+
+
+def test_a_cookie_ends_when_its_time_has_come() -> None:
+    time: list[Moment] = [seconds(1_000)]
+    jar = Jar(lambda: time[0])
+    jar.take(answer(SITE, "a=1; Path=/; Max-Age=60"))
+    time[0] += seconds(59)
+    assert jar.header(SITE) == "a=1"
+    time[0] += seconds(2)
+    assert jar.header(SITE) == ""
+
+
+def test_a_cookie_is_replaced_by_one_of_its_name_and_the_longer_path_comes_first() -> None:
+    jar = Jar()
+    jar.take(answer(SITE, "a=1; Path=/", "a=2; Path=/", "b=3; Path=/a"))
+    assert jar.header(SITE) == "b=3; a=2"
+
+
+def test_a_jar_has_a_bottom() -> None:
+    jar = Jar()
+    for number in range(200):
+        jar.take(answer(SITE, f"a{number}=1; Path=/"))
+    assert len(jar) == MOST_PER_DOMAIN
+    for number in range(4_000):
+        jar.take(answer(f"https://h{number}.example/", "a=1"))
+    assert len(jar) <= MOST
