@@ -62,6 +62,7 @@ async def test_the_first_turn_of_a_run_begins_its_crawl_and_gives_its_seeds(app:
     crawl = await app.db.read(lambda tx: store.of_run(tx, lease.run_id))
     assert crawl is not None
     assert (crawl.id, crawl.state, crawl.seeded) == (answer.crawl, "active", True)
+    assert (await app.datasets.get("shop", "pages")).key_fields == ("url",)
 
 
 async def test_a_crawl_is_over_once_all_of_it_is_done_and_given_back(app: App) -> None:

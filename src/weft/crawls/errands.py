@@ -16,8 +16,10 @@ from weft.crawls.workbench import Errand, Held
 from weft.fetching.exchange import Exchange, NoAnswer
 from weft.fetching.urls import canonical, origin_of, resolve
 
-Refuse = Callable[[Held, Given, str, str], None]
-"""Of a host, an address, in which state it ends and why."""
+Refuse = Callable[[Held, Given, str, str, str], None]
+"""Of a host, an address: in which state it ends, why, and what it has in common with others."""
+TrapOf = Callable[[str], tuple[str, str] | None]
+"""Why an address that was let in before is a part of a trap, and the pattern of that."""
 Listed = Callable[[Held, str], None]
 """A sitemap that the robots.txt of a host names."""
 MOST_ORIGINS = 4
@@ -29,41 +31,54 @@ GIVEN_UP: Moment = 3_600 * SECOND
 class Errands:
     """Robots of all hosts that are held."""
 
-    def __init__(self, spec: CrawlSpec, token: str, refuse: Refuse, listed: Listed) -> None:
+    def __init__(self, spec: CrawlSpec, token: str, refuse: Refuse, listed: Listed, trap_of: TrapOf) -> None:
         self._obeys = spec.politeness.robots
         self._tries = spec.fetching.retries
         self._allowances = Allowances(spec.politeness, token)
-        self._refuse, self._listed = refuse, listed
+        self._refuse, self._listed, self._trap_of = refuse, listed, trap_of
 
     def admit(self, held: Held, at: Moment) -> Given | Errand | None:
         """What is to be fetched next of a host, after what may not be fetched is put aside; None: nothing."""
         queue = held.queue
         if held.errand is not None:
             errand, held.errand = held.errand, None
-            return errand
+            if not errand.is_probe or self._may_probe(held, errand):
+                return errand
         while queue:
-            given = queue[0]
-            if held.manners.is_down(at):
-                self._refuse(held, queue.popleft(), FAILED, "host_down")
-                continue
-            if not self._obeys:
-                return queue.popleft()
-            origin = origin_of(given.url)
-            allowance = held.allowances.get(origin)
-            if allowance is None or allowance.until <= at:
-                allowance = self._look(held, origin, at)
-                if allowance is None:
-                    return Errand(origin, f"{origin}/robots.txt")
-            queue.popleft()
-            if allowance.out_of_reach:
-                self._refuse(held, given, FAILED, "robots_unreachable")
-            elif held.manners.asks_too_much:
-                self._refuse(held, given, SKIPPED, "crawl_delay")
-            elif allowance.rules is not None and not allowance.rules.allows(given.url):
-                self._refuse(held, given, SKIPPED, "robots")
-            else:
+            url, allowance = queue[0].url, None
+            if self._obeys and not held.manners.is_down(at):
+                origin = origin_of(url)
+                allowance = held.allowances.get(origin)
+                if allowance is None or allowance.until <= at:
+                    allowance = self._look(held, origin, at)
+                    if allowance is None:
+                        return Errand(origin, f"{origin}/robots.txt")
+            given, refusal = queue.popleft(), self._refusal(held, url, allowance, at)
+            if refusal is None:
                 return given
+            self._refuse(held, given, *refusal)
         return None
+
+    def _refusal(self, held: Held, url: str, allowance: Allowance | None, at: Moment) -> tuple[str, str, str] | None:
+        """The state, the reason and the pattern of an address that is not asked for; None: it is."""
+        if allowance is not None:
+            if allowance.out_of_reach:
+                return FAILED, "robots_unreachable", ""
+            if held.manners.asks_too_much:
+                return SKIPPED, "crawl_delay", ""
+            if allowance.rules is not None and not allowance.rules.allows(url):
+                return SKIPPED, "robots", ""
+        elif held.manners.is_down(at):
+            return FAILED, "parked", ""
+        trap = self._trap_of(url)
+        return (SKIPPED, *trap) if trap is not None else None
+
+    def _may_probe(self, held: Held, errand: Errand) -> bool:
+        """As robots.txt says; where that is not known any more there is no probe."""
+        allowance = held.allowances.get(errand.origin)
+        if not self._obeys or allowance is None or allowance.rules is None:
+            return not self._obeys or allowance is not None
+        return allowance.rules.allows(errand.url)
 
     def _look(self, held: Held, origin: str, at: Moment) -> Allowance | None:
         """What is known of an origin from before; None: nothing that still counts."""

@@ -11,7 +11,7 @@ import re
 import msgspec
 from protego import Protego
 
-from weft.clock import SECOND, Moment
+from weft.clock import Moment, seconds
 from weft.fetching.exchange import Exchange
 
 LARGEST = 500 << 10
@@ -80,4 +80,4 @@ def answered(exchange: Exchange) -> tuple[str, str]:
 
 def again_in(tries: int) -> Moment:
     """How long to wait before a robots.txt that was out of reach so often is asked for again."""
-    return round(min(FIRST_AGAIN_SECONDS * 2 ** (tries - 1), LONGEST_AGAIN_SECONDS) * SECOND)
+    return seconds(min(FIRST_AGAIN_SECONDS * 2.0 ** (tries - 1), LONGEST_AGAIN_SECONDS))

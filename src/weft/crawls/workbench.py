@@ -26,11 +26,12 @@ FEWEST, MOST = 8, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """robots.txt of an origin, to be fetched before anything else of it."""
+    """robots.txt of an origin, to be fetched before anything else of it; or a page that there cannot be."""
 
     origin: str
     url: str
     hops: int = 0
+    is_probe: bool = False
 
 
 class Held:
@@ -38,7 +39,7 @@ class Held:
 
     __slots__ = (
         *("allowances", "ample", "asked", "busy", "complained_at", "errand", "fence", "fetching_robots", "gone"),
-        *("heaped", "leaving", "manners", "name", "outcomes", "queue", "saved", "spent", "told_at"),
+        *("heaped", "leaving", "manners", "name", "outcomes", "pages", "queue", "saved", "spent", "told_at"),
     )
 
     def __init__(self, lease: HostLease, manners: Manners, at: Moment) -> None:
@@ -47,9 +48,9 @@ class Held:
         self.outcomes: list[Outcome] = []
         self.allowances: dict[str, Allowance] = {}
         self.errand: Errand | None = None
-        """A redirect of robots.txt that is to be followed."""
+        """What comes before the next page: a redirect of robots.txt, or a probe."""
         self.fetching_robots = False
-        self.busy = 0
+        self.busy = self.pages = 0
         self.heaped = self.gone = self.leaving = False
         self.saved = False
         """Whether the frontier has its state."""

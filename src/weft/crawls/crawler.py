@@ -1,0 +1,258 @@
+"""The process that crawls: holds hosts, fetches from them politely, and reports to its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+
+from weft.addresses import Guard
+from weft.clock import SECOND, Moment
+from weft.crawl_ports import Given
+from weft.crawl_spec import CrawlSpec
+from weft.crawls import sitemaps
+from weft.crawls.carried import Carried, carried
+from weft.crawls.dialogue import Dialogue
+from weft.crawls.ending import FINISHED, LOST, STOPPED, End
+from weft.crawls.errands import Errands
+from weft.crawls.identity import identity
+from weft.crawls.ledger import Ledger
+from weft.crawls.model import FINISHED as CRAWL_DONE
+from weft.crawls.model import Policy, Question
+from weft.crawls.pages import PageReader
+from weft.crawls.robots import LARGEST as LARGEST_ROBOTS
+from weft.crawls.robots import token_of
+from weft.crawls.scope import Scope
+from weft.crawls.stats import Stats
+from weft.crawls.steady import steady
+from weft.crawls.talk import HungUp, Talk
+from weft.crawls.traps import Traps
+from weft.crawls.visits import Visits
+from weft.crawls.warc import WarcWriter
+from weft.crawls.workbench import Errand, Held, Workbench
+from weft.fetching.egress import Egress
+from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.urls import canonical, host_of
+
+log = logging.getLogger(__name__)
+
+ENOUGH = 200
+"""Outcomes that are worth a question."""
+TICK_SECONDS = 0.25
+SHORTEST_GAP_SECONDS = 0.02
+GRACE_SECONDS = 5.0
+"""How long what is under way may take once the process is to end."""
+LAST_WORD_SECONDS = 20.0
+TOLD_EVERY_SECONDS = 10.0
+COMPLAIN_EVERY: Moment = 60 * SECOND
+"""One line for each host that has problems."""
+ROBOTS_DEADLINE_SECONDS = 30.0
+
+
+class Crawler:
+    """One share of a crawl."""
+
+    def __init__(self, spec: CrawlSpec, policy: Policy, talk: Talk, folder: Path) -> None:
+        who = identity(spec, spec.fetching.contact or policy.contact)
+        self._spec, self._talk, self._who = spec, talk, who
+        self._ledger, self.stats = Ledger(), Stats()
+        reader = PageReader(spec)
+        self._warc = WarcWriter(folder, spec.keeping.warc_bytes) if spec.keeping.warc else None
+        scope, traps = Scope(spec, spec.urls), Traps(spec)
+        self._visits = Visits(spec, self._ledger, self.stats, reader, scope, traps, self._warc)
+        self._errands = Errands(
+            spec, token_of(who.user_agent), self._visits.refuse, self._sitemap_listed, traps.trap_of
+        )
+        self.bench = Workbench(spec, self._errands.admit)
+        self._dialogue = Dialogue(self.bench, self._ledger, self.stats)
+        self._egress = Egress(
+            Guard(policy.allowed_networks),
+            user_agent=who.user_agent,
+            verify_tls=spec.fetching.verify_tls,
+            http2=spec.fetching.http2,
+            connections_per_host=spec.politeness.at_once_per_host,
+        )
+        self._news = asyncio.Event()
+        self._stopping = ""
+        for url in spec.sitemaps:
+            self._seed_sitemap(url)
+
+    def stop(self, reason: str = STOPPED) -> None:
+        """End soon, and give back what is held."""
+        self._stopping = self._stopping or reason
+        self._news.set()
+
+    async def run(self) -> End:
+        """Until nothing is left, or the crawl is to stop."""
+        fetchers = [asyncio.create_task(self._fetch_on()) for _ in range(self.bench.at_once)]
+        telling = asyncio.create_task(self._tell())
+        talking = asyncio.create_task(self._talk_on())
+        try:
+            end = await talking
+            if end.reason != LOST:
+                await self._give_back(fetchers)
+            return end
+        except HungUp as problem:
+            return End(LOST, str(problem))
+        finally:
+            for task in (talking, telling, *fetchers):
+                task.cancel()
+            await asyncio.gather(telling, *fetchers, return_exceptions=True)
+            await self._egress.close()
+            if self._warc is not None:
+                self._warc.close()
+
+    async def _talk_on(self) -> End:
+        while not self._stopping:
+            told = self._dialogue.compose()
+            answer = await self._talk.ask(told.question, told.items)
+            if answer.lost or answer.turned is None:
+                return End(LOST, "the run is somebody else's by now")
+            if self._warc is not None:
+                self._warc.crawl = answer.turned.crawl
+            if self._warc is not None:
+                self._warc.crawl = answer.turned.crawl
+            self._dialogue.take(told, answer.turned)
+            self._go_on()
+            if answer.turned.stop:
+                return End(FINISHED if answer.turned.stop == CRAWL_DONE else answer.turned.stop, "")
+            await self._until_worth_telling()
+        return End(self._stopping)
+
+    def _go_on(self) -> None:
+        if self.bench.paused and not self._ledger.full:
+            self.bench.paused = False
+            self.bench.wake_all()
+
+    async def _until_worth_telling(self) -> None:
+        began = time.monotonic()
+        while not self._stopping and self._ledger.settled < ENOUGH:
+            await asyncio.sleep(SHORTEST_GAP_SECONDS)
+            passed = time.monotonic() - began
+            if self._dialogue.is_urgent() or (passed >= TICK_SECONDS and self._dialogue.has_news()):
+                return
+            self._news.clear()
+            try:
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def _give_back(self, fetchers: list[asyncio.Task[None]]) -> None:
+        """Let what is under way come to its end, within reason; tell of it; release every host."""
+        self.bench.closed = True
+        self.bench.wake_all()
+        await asyncio.wait(fetchers, timeout=GRACE_SECONDS)
+        for task in fetchers:
+            task.cancel()
+        told = self._dialogue.compose(last=True)
+        try:
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                await self._talk.ask(told.question, told.items)
+        except TimeoutError:
+            log.info("the worker did not take the last report")
+
+    async def _fetch_on(self) -> None:
+        bench, ledger, news = self.bench, self._ledger, self._news
+        while not bench.closed:
+            taken = bench.take()
+            if taken is None:
+                news.set()
+                await bench.rest()
+                continue
+            held, work = taken
+            try:
+                await self._visit(held, work)
+            finally:
+                bench.finished(held)
+            if ledger.settled >= ENOUGH:
+                news.set()
+                if ledger.full:
+                    bench.paused = True
+
+    async def _visit(self, held: Held, work: Given | Errand) -> None:
+        self.stats.requests += 1
+        try:
+            exchange = await self._egress.fetch(self._ask(held, work))
+        except NoAnswer as problem:
+            self._missed(held, work, problem)
+            return
+        manners = held.manners
+        if manners.delay:
+            manners.was_sent(round(exchange.sent_after * SECOND))
+        manners.state.address = exchange.address
+        if held.gone:
+            return
+        if not isinstance(work, Errand):
+            self._visits.arrived(held, work, exchange)
+        elif work.is_probe:
+            self._visits.probed(work.url, exchange)
+        else:
+            self._errands.arrived(held, work, exchange)
+
+    def _missed(self, held: Held, work: Given | Errand, problem: NoAnswer) -> None:
+        """Nobody knows whether the host has seen the request, or when."""
+        at = steady()
+        held.manners.wait_one_delay(at)
+        if at - held.complained_at > COMPLAIN_EVERY:
+            held.complained_at = at
+            log.info("%s: %s", work.url, problem)
+        if not isinstance(work, Errand):
+            self._visits.missed(held, work, problem)
+        elif work.is_probe:
+            self._visits.probed(work.url, None)
+        else:
+            self._errands.missed(held, work, problem)
+
+    def _ask(self, held: Held, work: Given | Errand) -> Ask:
+        fetching, headers = self._spec.fetching, self._who.headers(held.name)
+        if isinstance(work, Errand) and not work.is_probe:
+            deadline = min(fetching.deadline_seconds, ROBOTS_DEADLINE_SECONDS)
+            public = self._who.public if host_of(work.url) != held.name else headers
+            return Ask(
+                url=work.url,
+                headers=public,
+                deadline_seconds=deadline,
+                largest_body=LARGEST_ROBOTS + 1,
+                begin_suffices=True,
+            )
+        largest = fetching.largest_body
+        if isinstance(work, Errand):
+            return Ask(url=work.url, headers=headers, deadline_seconds=fetching.deadline_seconds, largest_body=largest)
+        if work.data and carried(work.data).sitemap:
+            largest = max(largest, sitemaps.LARGEST)
+        if work.etag:
+            headers = (*headers, ("if-none-match", work.etag))
+        if work.last_modified:
+            headers = (*headers, ("if-modified-since", work.last_modified))
+        return Ask(url=work.url, headers=headers, deadline_seconds=fetching.deadline_seconds, largest_body=largest)
+
+    def _seed_sitemap(self, url: str) -> None:
+        found = canonical(url)
+        if found is not None:
+            self._visits.seed(found, Carried(sitemap=1))
+
+    def _sitemap_listed(self, held: Held, url: str) -> None:
+        """A robots.txt names it; one of another host could name anything."""
+        if self._spec.scope.sitemaps and (found := canonical(url)) is not None:
+            if host_of(found) == held.name:
+                self._seed_sitemap(found)
+            else:
+                self._ledger.skip("sitemap_host", found)
+
+    async def _tell(self) -> None:
+        """A line now and then for whoever reads the log."""
+        before, at = 0, time.monotonic()
+        while True:
+            await asyncio.sleep(TOLD_EVERY_SECONDS)
+            rate = (self.stats.responses - before) / (time.monotonic() - at)
+            before, at = self.stats.responses, time.monotonic()
+            waits = f", waiting: {self._talk.problem}" if self._talk.problem else ""
+            log.info("%d answers, %.1f a second, %d hosts held%s", before, rate, len(self.bench.hosts), waits)
+
+
+async def first_answer(talk: Talk) -> Policy:
+    """Who the worker says that we are."""
+    answer = await talk.ask(Question())
+    return answer.policy or Policy()

@@ -1,0 +1,111 @@
+"""A worker for a process that crawls: a frontier on SQLite behind the line, and the items in a list."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft.clock import now
+from weft.crawl_ports import Found, Limits, Turn
+from weft.crawl_spec import CrawlSpec
+from weft.crawls import line
+from weft.crawls.crawler import Crawler
+from weft.crawls.ending import End
+from weft.crawls.model import Answer, CrawlTurned, Policy, Question, Skip
+from weft.crawls.sql_frontier import SqlFrontier
+from weft.crawls.talk import Talk
+from weft.db.database import open_database
+from weft.fetching.urls import canonical, host_of, key_of
+
+POLICY = Policy(contact="crawl@weft.example", allowed_networks=("127.0.0.0/8",))
+CRAWL = 1
+
+
+@dataclass(slots=True)
+class Clerk:
+    """Answers one process, as its worker would."""
+
+    frontier: SqlFrontier
+    items: list[dict[str, Any]] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
+    turns: int = 0
+    feed: list[str] = field(default_factory=list)
+    stats: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+    """What every question is answered with, while there is one."""
+    stop: str = ""
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        holder = f"{id(writer)}:1"
+        try:
+            while True:
+                head, lines = await line.receive(reader)
+                answer = await self._answer(msgspec.json.decode(head, type=Question), lines, holder)
+                await line.send(writer, msgspec.json.encode(answer))
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, question: Question, lines: bytes, holder: str) -> Answer:
+        if self.problem:
+            return Answer(problem=self.problem)
+        self.items += [msgspec.json.decode(each)["item"] for each in lines.splitlines()]
+        self.stats = question.stats or self.stats
+        if question.asked is None:
+            return Answer(policy=POLICY)
+        self.turns += 1
+        self.skips += question.asked.skips
+        self.feed += question.asked.feed
+        turn = question.asked.turn
+        turned = await self.frontier.turn(CRAWL, holder, turn)
+        idle = not turned.leases and turned.next_at is None and turn.hosts > 0
+        over = idle and all(report.release for report in turn.reports)
+        return Answer(turned=CrawlTurned(CRAWL, turned, self.stop or ("done" if over else "")))
+
+    def skipped(self) -> dict[str, int]:
+        """How many were left out, by reason."""
+        sums: dict[str, int] = {}
+        for each in self.skips:
+            sums[each.reason] = sums.get(each.reason, 0) + each.count
+        return sums
+
+
+@asynccontextmanager
+async def clerk_in(folder: Path, database_url: str, spec: CrawlSpec) -> AsyncIterator[Clerk]:
+    """A worker that listens in ``folder``, with the seeds of ``spec`` in its frontier."""
+    db = open_database(database_url)
+    frontier = SqlFrontier(db, now)
+    await frontier.open(CRAWL, Limits(pages=spec.budget.pages, pages_per_host=spec.budget.pages_per_host))
+    seeds = [url for each in spec.urls if (url := canonical(each)) is not None]
+    await frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in seeds]))
+    clerk = Clerk(frontier)
+    server = await asyncio.start_unix_server(clerk.talk, str(_short(folder) / line.SOCKET))
+    try:
+        yield clerk
+    finally:
+        server.close()
+        await frontier.close()
+        db.close()
+
+
+async def crawl(folder: Path, spec: CrawlSpec) -> End:
+    """One share of the crawl, in this process."""
+    talk = Talk(_short(folder) / line.SOCKET)
+    await talk.open()
+    try:
+        return await Crawler(spec, POLICY, talk, folder).run()
+    finally:
+        await talk.close()
+
+
+def _short(folder: Path) -> Path:
+    """A path of a socket must be short, and those of pytest are not."""
+    return Path(os.path.relpath(folder))

@@ -1,0 +1,65 @@
+"""The addresses that a sitemap lists."""
+
+import gzip
+
+import pytest
+
+from weft.crawls.sitemaps import MOST, Entry, read
+
+NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+PLAIN = f"""<?xml version="1.0" encoding="UTF-8"?>
+<urlset {NAMESPACE} xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">
+<url><loc> http://site.example/a?x=1&amp;y=2 </loc><lastmod>2026-01-02</lastmod>
+<image:image><image:loc>http://site.example/i.png</image:loc></image:image></url>
+<url><loc>http://site.example/b</loc></url></urlset>""".encode()
+ENTRIES = [Entry("http://site.example/a?x=1&y=2", "2026-01-02"), Entry("http://site.example/b")]
+
+
+@pytest.mark.parametrize("body", [PLAIN, gzip.compress(PLAIN), b"\xef\xbb\xbf" + PLAIN], ids=["xml", "gzip", "bom"])
+def test_addresses_and_dates_are_read(body: bytes) -> None:
+    assert read(body) == ENTRIES
+
+
+def test_an_index_lists_sitemaps() -> None:
+    body = f"<sitemapindex {NAMESPACE}><sitemap><loc>http://site.example/1.xml.gz</loc></sitemap></sitemapindex>"
+    assert read(body.encode()) == [Entry("http://site.example/1.xml.gz", is_sitemap=True)]
+
+
+def test_a_text_has_an_address_in_each_line() -> None:
+    assert read(b"http://site.example/a\r\n\nnone\nhttps://site.example/b\n") == [
+        Entry("http://site.example/a"),
+        Entry("https://site.example/b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<rss><channel><link>http://site.example/</link><item><title>t</title><link>http://site.example/a</link>"
+        b"<pubDate>x</pubDate></item></channel></rss>",
+        b'<feed xmlns="http://www.w3.org/2005/Atom"><entry><link rel="self" href="http://site.example/s"/>'
+        b'<link href="http://site.example/a"/><updated>x</updated></entry></feed>',
+    ],
+    ids=["rss", "atom"],
+)
+def test_feeds_are_read_as_well(body: bytes) -> None:
+    assert read(body) == [Entry("http://site.example/a", "x")]
+
+
+def test_no_entity_is_expanded() -> None:
+    bomb = b'<!DOCTYPE urlset [<!ENTITY a "http://site.example/a">]><urlset><url><loc>&a;</loc></url></urlset>'
+    assert read(bomb) == []
+
+
+def test_what_was_read_before_the_document_breaks_still_counts() -> None:
+    assert read(PLAIN[:-40]) == ENTRIES[:1]
+
+
+def test_no_more_than_50000_addresses_count() -> None:
+    body = b"<urlset>" + b"<url><loc>http://site.example/a</loc></url>" * (MOST + 5) + b"</urlset>"
+    assert len(read(body)) == MOST
+
+
+@pytest.mark.parametrize("body", [b"", b"\x1f\x8bbroken", b"<", b"\xff\xfe\x00", b"<html><p>no sitemap</html>"])
+def test_what_is_no_sitemap_lists_nothing(body: bytes) -> None:
+    assert read(body) == []
