@@ -22,7 +22,10 @@ from weft.db.database import Database, Transaction
 from weft.errors import Invalid, LeaseLost
 from weft.events import Fact
 from weft.fetching.urls import canonical, host_of, key_of
+from weft.projects import store as projects
+from weft.items import collect_store
 
+PAGE_KEY = ("url",)
 MOST_AT_ONCE = 2_000
 """Addresses that are put into a frontier with one turn."""
 
@@ -47,7 +50,7 @@ class Desk:
 
     async def turn(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
         """Make a turn for a run that the worker holds. Raises ``LeaseLost`` where it does not."""
-        share = await self._share(worker_id, run_id, attempt)
+        share = await self._share(worker_id, run_id, attempt, asked.crawl)
         crawl = share.crawl
         if crawl.state == ACTIVE and not crawl.seeded:
             await self._seed(crawl)
@@ -63,19 +66,22 @@ class Desk:
             await self._end(crawl, reason)
         return CrawlTurned(crawl.id, turned, stop, reason)
 
-    async def _share(self, worker_id: int, run_id: int, attempt: int) -> _Share:
+    async def _share(self, worker_id: int, run_id: int, attempt: int, asked: int) -> _Share:
         holder = f"{run_id}:{attempt}"
-        found = await self._db.glance(lambda tx: _crawl_of(tx, worker_id, run_id, attempt))
+        found = await self._db.glance(lambda tx: _crawl_of(tx, worker_id, run_id, attempt, asked))
         if found is None:
             found = await self._db.transact(lambda tx: self._begin(tx, worker_id, run_id, attempt))
         return _Share(found, holder)
 
     def _begin(self, tx: Transaction, worker_id: int, run_id: int, attempt: int) -> Crawl:
         """Enter the crawl of a run that has none yet."""
+        run = store.held_run(tx, run_id, attempt, worker_id)
+        if run is None:
+            raise LeaseLost(str(worker_id))
+        projects.hold(tx, run.project)  # two runs of a spider may begin at once: the second finds the first's crawl
         found = _crawl_of(tx, worker_id, run_id, attempt)
         if found is not None:
             return found
-        run = store.held_run(tx, run_id, attempt, worker_id)
         at, name, spec = self._clock(), _name_of(run), _spec_of(run)
         row = {"project": run.project, "name": name, "run_id": run_id, "spec": spec, "created_at": at}
         crawl_id = store.add(tx, row | {"created_by": f"task:{run.task}"})
@@ -89,7 +95,16 @@ class Desk:
         budget = crawl.spec.budget
         await self._frontier.open(crawl.id, Limits(pages=budget.pages, pages_per_host=budget.pages_per_host))
         await self._add(crawl, [url for each in crawl.spec.urls if (url := canonical(each)) is not None])
-        await self._db.transact(lambda tx: store.mark_seeded(tx, crawl.id))
+        await self._db.transact(lambda tx: self._make_room(tx, crawl))
+
+    def _make_room(self, tx: Transaction, crawl: Crawl) -> None:
+        """Have a dataset in which a page is known by its address, however often it is fetched."""
+        name, at = crawl.spec.dataset, self._clock()
+        brings_pages = crawl.spec.urls or crawl.spec.sitemaps or crawl.spec.tier == "fetch"  # a spider brings its own
+        if brings_pages and collect_store.dataset_named(tx, crawl.project, name) is None:
+            collect_store.add_dataset(tx, crawl.project, name, at, PAGE_KEY)
+            events.append(tx, [Fact("dataset_created", crawl.project, crawl.run_id, None, {"dataset": name})], at)
+        store.mark_seeded(tx, crawl.id)
 
     async def _feed(self, crawl: Crawl, urls: list[str]) -> None:
         """Hand what one crawl discovers to another."""
@@ -149,18 +164,27 @@ def _giving_back(turn: Turn) -> Turn:
     return replace(turn, hosts=0, reports=[replace(each, want=0) for each in turn.reports])
 
 
-def _crawl_of(tx: Transaction, worker_id: int, run_id: int, attempt: int) -> Crawl | None:
+def _crawl_of(tx: Transaction, worker_id: int, run_id: int, attempt: int, asked: int = 0) -> Crawl | None:
     """The crawl that a run is a share of; None where it has to be begun. Raises ``LeaseLost``."""
     run = store.held_run(tx, run_id, attempt, worker_id)
     if run is None:
         raise LeaseLost(str(worker_id))
     if run.kind != "crawl":
-        return store.active_named(tx, run.project, _name_of(run))
+        return _shared_crawl(tx, run, asked)
     named = _spec_of(run).crawl
     found = store.get(tx, named) if named else store.of_run(tx, run_id)
     if named and (found is None or found.project != run.project):
         raise Invalid("crawl.crawl", named, f"there must be a crawl of that number in project {run.project}")
     return found
+
+
+def _shared_crawl(tx: Transaction, run: Any, asked: int) -> Crawl | None:
+    """The crawl of a spider that shares its frontier: the one that it was told, that it began, or that is going on."""
+    name = _name_of(run)
+    told = store.get(tx, asked) if asked else store.of_run(tx, run.id)
+    if told is not None and (told.project, told.name) == (run.project, name):
+        return told
+    return store.going_on(tx, run.project, name)
 
 
 class _Run(msgspec.Struct):

@@ -106,9 +106,10 @@ def datasets_by_id(tx: Transaction, ids: Collection[int]) -> dict[int, Dataset]:
     return {row.id: dataset_of(row) for row in tx.rows(select(datasets).where(datasets.c.id.in_(ids)))} if ids else {}
 
 
-def add_dataset(tx: Transaction, project: str, name: str, at: Moment) -> int:
+def add_dataset(tx: Transaction, project: str, name: str, at: Moment, key_fields: Sequence[str] = ()) -> int:
     """A lost race for the name makes the transaction run again."""
-    row = {"project": project, "name": name, "key_fields": "[]", "created_at": at}
+    keyed = msgspec.json.encode(list(key_fields)).decode()
+    row = {"project": project, "name": name, "key_fields": keyed, "created_at": at}
     made: Any = tx.execute(insert(datasets).values(row)).inserted_primary_key
     return int(made[0])
 
