@@ -69,6 +69,8 @@ class Dialogue:
             if report is not None:
                 reports.append(report)
                 hosts.append(held)
+        if any(report.release for report in reports):
+            self._ask_at = 0
         turn = Turn(
             found=ledger.found,
             reports=reports,
@@ -97,7 +99,10 @@ class Dialogue:
         at = steady()
         if self._wanted_hosts(at):
             return True
-        return any(not held.queue and self._wanted(held, at) for held in bench.hosts.values())
+        held = bench.hosts.values()
+        if not bench.busy and any(self._is_leaving(each, at) for each in held):
+            return True
+        return any(not each.queue and self._wanted(each, at) for each in held)
 
     def _report(self, held: Held, at: Moment, last: bool) -> HostReport | None:
         want = 0 if last else self._wanted(held, at)
