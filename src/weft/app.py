@@ -7,10 +7,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from weft.access.audit import Audit
 from weft.access.keys import Keys
@@ -28,6 +25,7 @@ from weft.access.views import Views
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.crawl_ports import Frontier
+from weft.crawls.crawls import Crawls
 from weft.crawls.desk import Desk
 from weft.db.database import Database
 from weft.equipment import (
@@ -39,6 +37,7 @@ from weft.equipment import (
     open_inbox,
     open_shelf,
     open_table,
+    policy_of,
 )
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
@@ -66,8 +65,7 @@ from weft.runs.measuring import Measure
 from weft.runs.pausing import Pauses
 from weft.runs.runs import Runs
 from weft.scrapyd.jobs import Jobs
-from weft.tasks import taskfile
-from weft.tasks.changes import Wanted
+from weft.tasks import example_tasks
 from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
 from weft.tasks.schedules import Schedules
@@ -82,8 +80,6 @@ from weft.workers.outlook import Outlook
 from weft.workers.reaper import Reaper
 from weft.workers.worker import Worker
 from weft.workers.workers import Workers
-
-replace = msgspec.structs.replace
 
 HEAR_SECONDS = 0.2
 """How long a broker is waited for to know whether it answers."""
@@ -125,6 +121,7 @@ class App:
     pauses: Pauses
     leases: Leases
     frontier: Frontier
+    crawls: Crawls
     protocol: DirectProtocol
     gate: Gate
     reaper: Reaper
@@ -169,9 +166,7 @@ class App:
     async def add_examples(self) -> None:
         """Give a database that never had a task or a run something to look at."""
         if not await self.tasks.all() and not await self.runs.find({}, limit=1):
-            # Without a port there is nothing for the examples to check or to crawl.
-            wanted = taskfile.read(Path(__file__).parent / "examples" / "tasks.toml")
-            await self.tasks.apply(_on_port(wanted, self.config.port))
+            await self.tasks.apply(example_tasks.wanted(self.config.port))
 
     def hang_up(self) -> None:
         """Answer those who wait here for news or for work, so that the gateway can end."""
@@ -189,15 +184,12 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     """Open the database (creating or upgrading it), the broker and the blobs, and put everything together."""
     sealer, roots = Sealer(config.folder / "keys", config.secret_key), open_roots(config, clock)
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
-    passwords, throttle = Passwords(), Throttle(db, clock)
-    audit, meter = Audit(db, clock), Meter()
-    refusals = Refusals(audit, clock)
-    leases, secrets = Leases(db, bell, clock), Secrets(db, sealer, clock)
+    passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
+    refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
     frontier = open_frontier(config, db, clock)
     protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, clock), clock)
     tasks = Tasks(db, runs, clock, check_spec)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
-
     return App(
         config=config,
         roots=roots,
@@ -231,6 +223,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         pauses=Pauses(db, bell, clock),
         leases=leases,
         frontier=frontier,
+        crawls=Crawls(db, runs, frontier, blobs, clock, policy_of(config)),
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
@@ -258,14 +251,6 @@ def _projects(config: Config, db: Database, blobs: Blobs, clock: Clock) -> Proje
     checker = Checker(Environments(config.folder / "environments").tried)
     limits = Limits(archive_bytes=config.largest_archive_bytes)
     return Projects(db, blobs, checker, clock, folder=config.folder / "incoming", limits=limits)
-
-
-def _on_port(wanted: Wanted, port: int) -> Wanted:
-    """The example tasks, checking the port that this weft listens on."""
-    tasks = (
-        replace(task, params=task.params | ({"port": port} if "port" in task.params else {})) for task in wanted.tasks
-    )
-    return Wanted(tuple(t for t in tasks if port or ("port" not in t.params and t.kind != "spider")), wanted.projects)
 
 
 def check_spec(kind: str, spec: Mapping[str, Any]) -> None:

@@ -40,6 +40,11 @@ def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
     return registry.open_frontier(config.frontier, clock)
 
 
+def policy_of(config: Config) -> Policy:
+    """What crawls are allowed here, and whom they name."""
+    return Policy(config.crawl_contact, config.allowed_network_set, config.limiter)
+
+
 def card_of(config: Config, name: str) -> Card:
     return Card(
         name=name,
@@ -63,7 +68,7 @@ def habits_of(config: Config, name: str, listen_seconds: float = 0.0) -> Habits:
         drain_seconds=config.drain_seconds,
         max_runs=config.max_runs,
         echo=Echo(name) if config.run_logs_to_stdout else None,
-        policy=Policy(config.crawl_contact, config.allowed_network_set, config.limiter),
+        policy=policy_of(config),
     )
 
 

@@ -193,6 +193,32 @@ async def a_letter(app: App, project: str) -> Values:
     return {"letter_id": await app.db.transact(lambda tx: letter_store.keep(tx, **kept))}
 
 
+async def a_crawl(app: App, project: str) -> Values:
+    name = f"crawl-{next(_number)}"
+    crawl = await app.crawls.create(project, CRAWL_SPEC, name=name, by="walk")
+    return {"crawl_id": crawl.id, "url": "https://walk.example/"}
+
+
+async def a_paused_crawl(app: App, project: str) -> Values:
+    values = await a_crawl(app, project)
+    await app.crawls.pause(values["crawl_id"])
+    return values
+
+
+async def a_stopped_crawl(app: App, project: str) -> Values:
+    values = await a_crawl(app, project)
+    await app.crawls.stop(values["crawl_id"])
+    return values
+
+
+async def a_crawl_with_files(app: App, project: str) -> Values:
+    values = await a_crawl(app, project)
+    for name in ("walk.warc.gz", "walk.cdxj"):
+        await app.blobs.put(f"crawls/{values['crawl_id']}/warc/{name}", b"example,walk)/ 2026 {}\n")
+    return values | {"name": "walk.warc.gz"}
+
+
+CRAWL_SPEC = {"urls": ["https://walk.example/"], "follow": True, "fetching": {"contact": "walk@weft.example"}}
 TABLE_URL = "postgresql://weft:{{secret:PG}}@db.example/{project}/prices"
 TASK_BODY = {"kind": "noop", "description": "of {project}"}
 RUN_BODY = {"project": "{project}", "task": "{name}"}
@@ -209,6 +235,23 @@ WALK: dict[str, Step] = {
     "events.list": Step(query="?project={project}", make=a_run),
     "audit.verify": Step(scope="everywhere"),
     "metrics.read": Step(scope="everywhere"),
+    "crawl_files.cdxj": Step(make=a_crawl_with_files),
+    "crawl_files.list": Step(make=a_crawl_with_files),
+    "crawl_files.show": Step(make=a_crawl_with_files),
+    "crawl_urls.feed": Step(make=a_crawl, body={"urls": ["https://walk.example/more"]}),
+    "crawl_urls.list": Step(make=a_crawl),
+    "crawl_urls.requeue": Step(make=a_crawl, body={"state": "failed"}),
+    "crawls.create": Step(make=a_new_name, body={"spec": CRAWL_SPEC, "project": "{project}", "name": "{name}"}),
+    "crawls.delete": Step(make=a_stopped_crawl),
+    "crawls.hosts": Step(make=a_crawl),
+    "crawls.list": Step(make=a_crawl, query="?project={project}"),
+    "crawls.pace": Step(make=a_crawl),
+    "crawls.pause": Step(make=a_crawl),
+    "crawls.resume": Step(make=a_paused_crawl),
+    "crawls.show": Step(make=a_crawl),
+    "crawls.skips": Step(make=a_crawl),
+    "crawls.stop": Step(make=a_crawl),
+    "crawls.why": Step(make=a_crawl, query="?url=https://walk.example/"),
     "keys.create": Step(body={"name": "walk", "role": "viewer", "project": "{project}"}),
     "keys.list": Step(scope="own"),
     "keys.revoke": Step(make=a_key, role=Role.ADMIN),

@@ -34,6 +34,8 @@ COMMANDS = {
     "serve": Entry("weft.cli.serve:serve", "Run the control process."),
     "worker": Entry("weft.cli.worker:app", "Lease runs and see them through."),
     "run": Entry("weft.cli.run:run", "Run a spider."),
+    "crawl": Entry("weft.cli.crawl:crawl", "Crawl a whole site."),
+    "crawls": Entry("weft.cli.crawls:app", "Crawls of whole sites."),
     "deploy": Entry("weft.cli.deploy:deploy", "Make code a version of its project."),
     "versions": Entry("weft.cli.versions:app", "The code of projects."),
     "spiders": Entry("weft.cli.versions:spiders", "List spiders and their arguments."),

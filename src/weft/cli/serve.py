@@ -15,7 +15,9 @@ from weft.app import App, open_intake
 from weft.cli.first_admin import welcome
 from weft.cli.first_examples import deploy_example
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
+from weft.clock import now
 from weft.config import Config
+from weft.crawls.spreading import Spreader
 from weft.errors import DatabaseDown, Invalid
 from weft.loops import every, repeat
 
@@ -131,11 +133,13 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
     async def until_next() -> float:
         return await app.scheduler.seconds_to_next(LOOK_SECONDS)
 
+    spreader = Spreader(app.db, app.crawls, app.frontier, now)
     return [
         repeat("fire schedules", app.scheduler.tick, until_next),
         repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
         repeat("compare runs", app.comparer.tick, every(2.0)),
+        repeat("spread crawls", spreader.tick, every(2.0)),
         repeat("send webhooks", app.courier.tick, every(0.5)),
         repeat("deliver items", app.deliverer.tick, every(1.0)),
         repeat("remove old items", app.sweeper.tick, every(3600.0)),

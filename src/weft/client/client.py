@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from weft.client.connection import Connection
+from weft.client.crawls import RemoteCrawls
 from weft.client.destinations import RemoteDestinations
 from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
@@ -32,6 +33,7 @@ class Client:
         self.projects = RemoteProjects(connection)
         self.tasks = RemoteTasks(connection)
         self.schedules = RemoteSchedules(connection)
+        self.crawls = RemoteCrawls(connection)
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)

@@ -1,0 +1,188 @@
+"""Crawls of a weft elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from weft.api.paging import Page, cursor
+from weft.client.connection import Connection
+from weft.client.values import at
+from weft.crawl_ports import Counts, Known, KnownHost
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.model import Crawl, Skip
+from weft.crawls.report import Beat, Report, Share, SkipSum, WarcFile, Why
+from weft.documents.crawls import (
+    BeatDocument,
+    CountsDocument,
+    CrawlDocument,
+    HostDocument,
+    ReportDocument,
+    ShareDocument,
+    SkipDocument,
+    UrlDocument,
+    WarcDocument,
+    WhyDocument,
+)
+
+T = TypeVar("T")
+
+
+class RemoteCrawls:
+    """What ``crawls.Crawls`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.files = RemoteCrawlFiles(connection)
+
+    async def create(
+        self,
+        project: str,
+        spec: Mapping[str, Any] | CrawlSpec,
+        *,
+        name: str = "",
+        labels: Sequence[str] = (),
+        by: str = "",
+        paused: bool = False,
+    ) -> Crawl:
+        body = {"project": project, "spec": spec, "name": name, "labels": list(labels), "paused": paused}
+        return _crawl(await self._connection.post(CrawlDocument, "crawls", body=body))
+
+    async def all(
+        self,
+        projects: Collection[str] | None = None,
+        *,
+        state: str | None = None,
+        name: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[Crawl]:
+        query = {"project": next(iter(projects), None) if projects else None, "state": state, "name": name}
+        after = None if before is None else cursor(before)
+        kind = Page[CrawlDocument]
+        found = await self._connection.get(kind, "crawls", **query, after=after, limit=min(limit, 100))
+        return [_crawl(each) for each in found.items]
+
+    async def get(self, crawl_id: int) -> Crawl:
+        return (await self.report(crawl_id)).crawl
+
+    async def counts(self, crawl_id: int) -> Counts:
+        return (await self.report(crawl_id)).counts
+
+    async def report(self, crawl_id: int) -> Report:
+        found = await self._connection.get(ReportDocument, "crawls", crawl_id)
+        return Report(
+            crawl=_crawl(found.crawl, found.spec),
+            counts=_counts(found.counts),
+            pages_per_second=found.pages_per_second,
+            shares=[_value(Share, each) for each in found.shares],
+            skips=[SkipSum(reason=each.reason, count=each.count) for each in found.skips],
+            traps=[_skip(each) for each in found.traps],
+        )
+
+    async def pace(self, crawl_id: int) -> list[Beat]:
+        found = await self._connection.get(Page[BeatDocument], "crawls", crawl_id, "pace")
+        return [_value(Beat, each) for each in found.items]
+
+    async def pause(self, crawl_id: int) -> Crawl:
+        return _crawl(await self._connection.post(CrawlDocument, "crawls", crawl_id, "pause"))
+
+    async def resume(self, crawl_id: int) -> Crawl:
+        return _crawl(await self._connection.post(CrawlDocument, "crawls", crawl_id, "resume"))
+
+    async def stop(self, crawl_id: int) -> Crawl:
+        return _crawl(await self._connection.post(CrawlDocument, "crawls", crawl_id, "stop"))
+
+    async def delete(self, crawl_id: int) -> None:
+        await self._connection.call("DELETE", ("crawls", crawl_id), None)
+
+    async def urls(
+        self, crawl_id: int, *, state: str = "", host: str = "", after: int | None = None, limit: int = 100
+    ) -> list[Known]:
+        place = None if after is None else cursor((str(after),))
+        query = {"state": state or None, "host": host or None, "after": place, "limit": limit}
+        found = await self._connection.get(Page[UrlDocument], "crawls", crawl_id, "urls", **query)
+        return [_known(each) for each in found.items]
+
+    async def hosts(self, crawl_id: int, *, after: str = "", limit: int = 100) -> list[KnownHost]:
+        place = cursor((after,)) if after else None
+        found = await self._connection.get(Page[HostDocument], "crawls", crawl_id, "hosts", after=place, limit=limit)
+        return [_host(each) for each in found.items]
+
+    async def skips(
+        self, crawl_id: int, *, reason: str | None = None, traps: bool = False, limit: int = 100
+    ) -> list[Skip]:
+        query = {"reason": reason, "traps": traps, "limit": limit}
+        found = await self._connection.get(Page[SkipDocument], "crawls", crawl_id, "skips", **query)
+        return [_skip(each) for each in found.items]
+
+    async def why(self, crawl_id: int, url: str) -> Why:
+        return _value(Why, await self._connection.get(WhyDocument, "crawls", crawl_id, "why", url=url))
+
+    async def feed(self, crawl_id: int, urls: Sequence[str]) -> int:
+        told = await self._connection.post(dict[str, int], "crawls", crawl_id, "urls", body={"urls": list(urls)})
+        return int(told["new"])
+
+    async def requeue(self, crawl_id: int, state: str = "failed") -> int:
+        told = await self._connection.post(dict[str, int], "crawls", crawl_id, "requeue", body={"state": state})
+        return int(told["count"])
+
+
+class RemoteCrawlFiles:
+    """What ``files.CrawlFiles`` is here, through a gateway."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self, crawl_id: int) -> list[WarcFile]:
+        found = await self._connection.get(Page[WarcDocument], "crawls", crawl_id, "warcs")
+        return [_value(WarcFile, each) for each in found.items]
+
+    async def get(self, crawl_id: int, name: str) -> bytes:
+        data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "warcs", name)
+        return data
+
+    async def index(self, crawl_id: int) -> bytes:
+        data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "cdxj")
+        return data
+
+
+def _crawl(document: CrawlDocument, spec: Mapping[str, Any] | None = None) -> Crawl:
+    told = _fields(document)
+    urls, _ = told.pop("urls"), told.pop("counts")
+    read = CrawlSpec(urls=urls) if spec is None else msgspec.convert(dict(spec), CrawlSpec)
+    return Crawl(**told, spec=read, seeded=True)
+
+
+def _counts(document: CountsDocument) -> Counts:
+    return Counts(**msgspec.structs.asdict(document))
+
+
+def _skip(document: SkipDocument) -> Skip:
+    return Skip(**{name: getattr(document, name) for name in Skip.__struct_fields__})
+
+
+def _known(document: UrlDocument) -> Known:
+    told = _fields(document)
+    return Known(
+        **{**told, "key": int(document.key), "next_at": told["next_at"] or 0, "fetched_at": told["fetched_at"] or 0}
+    )
+
+
+def _host(document: HostDocument) -> KnownHost:
+    counts, next_at = _counts(document.counts), at(document.next_at) or 0
+    return KnownHost(
+        document.host, counts, next_at, leased_until=at(document.leased_until) or 0, holder=document.holder
+    )
+
+
+def _value(kind: type[T], document: BeatDocument | ShareDocument | WarcDocument | WhyDocument) -> T:
+    return kind(**_fields(document))
+
+
+def _fields(document: msgspec.Struct) -> dict[str, Any]:
+    """What a document says, with its times as moments."""
+    told = {name: getattr(document, name) for name in document.__struct_fields__}
+    return {name: at(value) if name == "at" or name.endswith("_at") else value for name, value in told.items()}

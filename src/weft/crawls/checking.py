@@ -1,0 +1,81 @@
+"""Whether a crawl may begin: addresses that are some, a name, and somebody who can be reached about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from weft import crawl_spec
+from weft.access.model import NAME
+from weft.addresses import Guard, RefusedAddress
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.model import Policy
+from weft.errors import Invalid
+from weft.fetching.urls import canonical, host_of
+
+_CONTACT = re.compile(r"[^@\s<>()]+@[^@\s<>()]+|https?://[^\s<>()]+", re.ASCII)
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
+
+
+def checked(spec: Mapping[str, Any] | CrawlSpec, policy: Policy) -> CrawlSpec:
+    """The spec of a crawl that may begin; ``Invalid`` names the field that is wrong."""
+    read = crawl_spec.read(msgspec.to_builtins(spec) if isinstance(spec, CrawlSpec) else spec)
+    if read.crawl:
+        raise Invalid("crawl", read.crawl, "a new crawl is no share of another; leave it out")
+    check_contact(read.fetching.contact or policy.contact)
+    guard = Guard(policy.allowed_networks)
+    for field, urls in (("urls", read.urls), ("sitemaps", read.sitemaps)):
+        for url in urls:
+            check_address(field, url, guard)
+    return read
+
+
+def check_contact(contact: str) -> None:
+    if not contact:
+        raise Invalid(
+            "fetching.contact",
+            "nothing",
+            "those who are crawled must be able to reach somebody: give a mail or web address, "
+            "or set crawl_contact once for all crawls",
+        )
+    if not _CONTACT.fullmatch(contact):
+        raise Invalid("fetching.contact", contact, "it must be a mail address or an http(s) address")
+
+
+def check_address(field: str, url: str, guard: Guard) -> str:
+    """The address in its one spelling."""
+    found = canonical(url)
+    if found is None:
+        raise Invalid(field, url, "it must be an http or https address, such as https://site.example/")
+    try:
+        guard.check_name(_bare(host_of(found)))
+    except RefusedAddress as refused:
+        raise Invalid(field, url, str(refused)) from refused
+    return found
+
+
+def _bare(host: str) -> str:
+    """The name or number of a host, without its port."""
+    if host.startswith("["):
+        return host[1 : host.find("]")]
+    return host.partition(":")[0]
+
+
+def name_of(name: str, spec: CrawlSpec) -> str:
+    """What the crawl is called: as was told, or like the host where it begins."""
+    if not name:
+        first = next((url for url in (*spec.urls, *spec.sitemaps)), "")
+        host = host_of(canonical(first) or "http://crawl/")
+        name = _NOT_IN_NAMES.sub("-", host).strip("-.")[:100] or "crawl"
+    if not NAME.fullmatch(name):
+        raise Invalid("name", name, "it must be letters, digits, '.', '_' and '-', at most 100, begun with no sign")
+    return name
+
+
+def share_spec(spec: CrawlSpec, crawl_id: int) -> dict[str, Any]:
+    """What a run is given that does a share of a crawl."""
+    built: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(spec, crawl=crawl_id))
+    return built

@@ -1,0 +1,47 @@
+"""The raw exchanges of crawls that are kept: WARC files, each with its index, in the blob store."""
+
+from __future__ import annotations
+
+from weft.crawls.report import WarcFile
+from weft.errors import NotFound
+from weft.ports import Blobs
+
+WARC, INDEX = ".warc.gz", ".cdxj"
+
+
+class CrawlFiles:
+    """What the workers of crawls have delivered."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def all(self, crawl_id: int) -> list[WarcFile]:
+        """The files of a crawl, in the order of their names."""
+        names = [key.rpartition("/")[2] for key in await self._blobs.keys(_folder(crawl_id))]
+        indexed = {name.removesuffix(INDEX) for name in names if name.endswith(INDEX)}
+        files = [name for name in names if name.endswith(WARC)]
+        return [WarcFile(name=name, has_index=name.removesuffix(WARC) in indexed) for name in files]
+
+    async def get(self, crawl_id: int, name: str) -> bytes:
+        """One of these files, or an index, whole."""
+        is_one = name.endswith((WARC, INDEX)) and "/" not in name
+        found = await self._blobs.get(f"{_folder(crawl_id)}/{name}") if is_one else None
+        if found is None:
+            raise NotFound("file", f"{name} of crawl {crawl_id}")
+        return found
+
+    async def index(self, crawl_id: int) -> bytes:
+        """The indexes of all files as one CDXJ, in order."""
+        lines: list[bytes] = []
+        for each in await self.all(crawl_id):
+            if each.has_index:
+                lines += (await self.get(crawl_id, each.name.removesuffix(WARC) + INDEX)).splitlines(keepends=True)
+        return b"".join(sorted(line for line in lines if not line.startswith(b"!")))
+
+    async def forget(self, crawl_id: int) -> None:
+        for key in await self._blobs.keys(_folder(crawl_id)):
+            await self._blobs.delete(key)
+
+
+def _folder(crawl_id: int) -> str:
+    return f"crawls/{crawl_id}/warc"

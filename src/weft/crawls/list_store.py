@@ -1,0 +1,182 @@
+"""Queries for those who look at crawls: lists, shares, skips. Each looks at a bounded number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import case, delete, func, select, update
+
+from weft.clock import Moment
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.model import ACTIVE, Crawl, Skip
+from weft.crawls.report import Share, SkipSum
+from weft.db import schema
+from weft.db.database import Transaction
+from weft.items.model import Sample
+from weft.items.sample_store import sample_of
+
+crawls, skips, runs = schema.crawls, schema.crawl_skips, schema.runs
+workers, run_stats, samples = schema.workers, schema.run_stats, schema.samples
+
+KIND = "crawl"
+MOST_SHARES = 500
+"""Of so many runs of a crawl, the newest, anything is told."""
+
+_spec = msgspec.json.Decoder(CrawlSpec).decode
+
+
+def page(
+    tx: Transaction,
+    *,
+    projects: Collection[str] | None,
+    state: str | None = None,
+    name: str | None = None,
+    before: int | None = None,
+    limit: int = 50,
+) -> list[Crawl]:
+    """Crawls, newest first."""
+    query = select(crawls).order_by(crawls.c.id.desc()).limit(limit)
+    for wanted, column in ((state, crawls.c.state), (name, crawls.c.name)):
+        query = query if wanted is None else query.where(column == wanted)
+    if projects is not None:
+        query = query.where(crawls.c.project.in_(sorted(projects)))
+    if before is not None:
+        query = query.where(crawls.c.id < before)
+    return [found for row in tx.rows(query) if (found := crawl_of(row)) is not None]
+
+
+def active(tx: Transaction, after: int, limit: int) -> list[Crawl]:
+    """Crawls that are going on, in the order of their numbers."""
+    going_on = select(crawls).where(crawls.c.state == ACTIVE, crawls.c.id > after).order_by(crawls.c.id).limit(limit)
+    return [found for row in tx.rows(going_on) if (found := crawl_of(row)) is not None]
+
+
+def count_states(tx: Transaction) -> dict[str, int]:
+    """How many crawls are in each state; a busy system counts only the newest of those that have ended."""
+    newest = select(crawls.c.state).order_by(crawls.c.id.desc()).limit(1_000).subquery()
+    ended = tx.rows(select(newest.c.state, func.count()).where(newest.c.state != ACTIVE).group_by(newest.c.state))
+    going_on = tx.value(select(func.count()).where(crawls.c.state == ACTIVE))
+    return {ACTIVE: int(going_on or 0)} | {row[0]: int(row[1]) for row in ended}
+
+
+def project_of(tx: Transaction, crawl_id: int) -> str | None:
+    found: str | None = tx.value(select(crawls.c.project).where(crawls.c.id == crawl_id))
+    return found
+
+
+def set_run(tx: Transaction, crawl_id: int, run_id: int) -> None:
+    """Remember the first run of a crawl that was made before it."""
+    tx.execute(update(crawls).where(crawls.c.id == crawl_id, crawls.c.run_id.is_(None)).values(run_id=run_id))
+
+
+def hold(tx: Transaction, crawl_id: int) -> Crawl | None:
+    """A crawl, which nobody else changes before this transaction has ended."""
+    return crawl_of(tx.execute(select(crawls).where(crawls.c.id == crawl_id).with_for_update()).first())
+
+
+def correlation(crawl_id: int) -> str:
+    """What the runs of a crawl that were queued for it have in common."""
+    return f"crawl-{crawl_id}"
+
+
+class _Placed(msgspec.Struct):
+    labels: tuple[str, ...] = ()
+
+
+def labels(tx: Transaction, crawl: Crawl) -> tuple[str, ...]:
+    """The labels that a worker must have for the crawl: those of its first run."""
+    wanted = select(runs.c.spec).where(runs.c.id == crawl.run_id)
+    spec = None if crawl.run_id is None else tx.value(wanted)
+    return () if spec is None else msgspec.json.decode(spec, type=_Placed).labels
+
+
+def is_crawl(tx: Transaction, crawl: Crawl) -> bool:
+    """Whether it is done by runs of the kind crawl; a spider's runs bring themselves."""
+    return crawl.run_id is None or tx.value(select(runs.c.kind).where(runs.c.id == crawl.run_id)) == KIND
+
+
+def shares(tx: Transaction, crawl: Crawl) -> list[Share]:
+    """The runs that do a share of the crawl, newest first, with the answers that each has had."""
+    columns = (runs.c.id, runs.c.state, runs.c.worker, runs.c.attempt, runs.c.started_at, runs.c.finished_at)
+    query = select(*columns, runs.c.outcome, runs.c.reason).order_by(runs.c.id.desc()).limit(MOST_SHARES)
+    rows = list(tx.rows(query.where(runs.c.correlation_id == correlation(crawl.id))))
+    if crawl.run_id is not None and all(row.id != crawl.run_id for row in rows):
+        rows += tx.rows(query.where(runs.c.id == crawl.run_id))
+    pages = _pages(tx, [row.id for row in rows])
+    fields = [dict(row._mapping) for row in rows]
+    return [
+        Share(run_id=each.pop("id"), pages=pages.get(rows[place].id, 0), **each) for place, each in enumerate(fields)
+    ]
+
+
+def _pages(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:
+    if not run_ids:
+        return {}
+    query = select(run_stats.c.run_id, run_stats.c.stats).where(run_stats.c.run_id.in_(run_ids))
+    found: dict[int, int] = {}
+    for run_id, stats in tx.rows(query):
+        count = msgspec.json.decode(stats).get("response_received_count", 0)
+        found[run_id] = found.get(run_id, 0) + (int(count) if isinstance(count, int | float) else 0)
+    return found
+
+
+def live_shares(tx: Transaction, crawl: Crawl) -> list[Share]:
+    return [share for share in shares(tx, crawl) if share.finished_at is None]
+
+
+def courses(tx: Transaction, run_ids: Sequence[int]) -> list[list[Sample]]:
+    """How each attempt of these runs went, oldest sample first; the last is how far it is now."""
+    if not run_ids:
+        return []
+    found: dict[tuple[int, int], list[Sample]] = {}
+    kept = select(samples).where(samples.c.run_id.in_(run_ids)).order_by(samples.c.at)
+    for row in tx.rows(kept):
+        sample = Sample(row.at, row._mapping["items"], row.requests, row.errors, row.memory)
+        found.setdefault((row.run_id, row.attempt), []).append(sample)
+    for row in tx.rows(select(run_stats).where(run_stats.c.run_id.in_(run_ids))):
+        newest = sample_of(msgspec.json.decode(row.stats), row._mapping["items"], row.at)
+        course = found.setdefault((row.run_id, row.attempt), [])
+        if not course or newest.at > course[-1].at:
+            course.append(newest)
+    return list(found.values())
+
+
+def live_workers(tx: Transaction, since: Moment) -> int:
+    """How many workers are there that take runs, and were heard of not longer ago."""
+    here = select(func.count()).where(workers.c.state.in_(("online", "busy")), workers.c.seen_at >= since)
+    return int(tx.value(here) or 0)
+
+
+def skip_sums(tx: Transaction, crawl_id: int) -> list[SkipSum]:
+    total = func.sum(skips.c.count)
+    query = select(skips.c.reason, total).where(skips.c.crawl_id == crawl_id).group_by(skips.c.reason)
+    return [SkipSum(reason=row[0], count=int(row[1])) for row in tx.rows(query.order_by(total.desc(), skips.c.reason))]
+
+
+def skips_of(
+    tx: Transaction, crawl_id: int, *, reason: str | None = None, traps: bool = False, limit: int = 100
+) -> list[Skip]:
+    """What was left out, the most first."""
+    query = select(skips).where(skips.c.crawl_id == crawl_id)
+    query = query.where(skips.c.is_trap) if traps else query
+    query = query if reason is None else query.where(skips.c.reason == reason)
+    rows = tx.rows(query.order_by(skips.c.count.desc(), skips.c.digest).limit(limit))
+    return [Skip(**{name: row._mapping[name] for name in Skip.__struct_fields__}) for row in rows]
+
+
+def unsettled(tx: Transaction, limit: int) -> list[tuple[int, str]]:
+    """Crawls and states for metrics: those that are going on first."""
+    order = case((crawls.c.state == ACTIVE, 0), else_=1)
+    query = select(crawls.c.id, crawls.c.state).where(crawls.c.state.in_((ACTIVE, "paused")))
+    return [(row.id, row.state) for row in tx.rows(query.order_by(order, crawls.c.id.desc()).limit(limit))]
+
+
+def forget(tx: Transaction, crawl_id: int) -> bool:
+    tx.execute(delete(skips).where(skips.c.crawl_id == crawl_id))
+    return tx.execute(delete(crawls).where(crawls.c.id == crawl_id)).rowcount == 1
+
+
+def crawl_of(row: Any) -> Crawl | None:
+    return None if row is None else Crawl(**{**row._mapping, "spec": _spec(row.spec)})

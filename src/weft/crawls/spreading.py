@@ -1,0 +1,88 @@
+"""Spreads crawls over workers: queues further shares while workers are there and hosts wait."""
+
+from __future__ import annotations
+
+from weft import events
+from weft.clock import SECOND, Clock, Moment
+from weft.crawl_ports import Frontier
+from weft.crawls import list_store, store
+from weft.crawls.crawls import Crawls
+from weft.crawls.model import ACTIVE, PAUSED, Crawl
+from weft.crawls.report import Share
+from weft.db.database import Database, Transaction
+from weft.events import Fact
+
+AT_ONCE = 200
+"""Crawls that are looked at with one question."""
+HOSTS_A_PAGE, HOST_PAGES = 100, 10
+"""How far it is looked for hosts that wait: a crawl with so many has enough for everybody."""
+HEARD_OF: Moment = 60 * SECOND
+"""How long ago a worker may have been heard of last."""
+SETTLED: Moment = 5 * SECOND
+"""How long after the end of its last share a crawl is looked after: the share may be telling that it is over."""
+
+
+class Spreader:
+    """One process is enough; where two do it, the rows decide."""
+
+    def __init__(self, db: Database, crawls: Crawls, frontier: Frontier, clock: Clock) -> None:
+        self._db, self._crawls, self._frontier, self._clock = db, crawls, frontier, clock
+
+    async def tick(self) -> int:
+        """Look after every crawl that is going on; return how many shares were queued."""
+        after, queued = 0, 0
+        while going_on := await self._going_on(after):
+            for crawl in going_on:
+                queued += await self._look_after(crawl)
+            after = going_on[-1].id
+        return queued
+
+    async def _going_on(self, after: int) -> list[Crawl]:
+        return await self._db.read(lambda tx: list_store.active(tx, after, AT_ONCE))
+
+    async def _look_after(self, crawl: Crawl) -> int:
+        wanted = crawl.spec.spread or await self._workers()
+        if wanted > 1 and crawl.seeded:
+            wanted = min(wanted, max(1, await self._waiting_hosts(crawl.id, wanted)))
+        return await self._db.transact(lambda tx: self._see_to(tx, crawl.id, wanted if crawl.seeded else 1))
+
+    async def _workers(self) -> int:
+        since = self._clock() - HEARD_OF
+        return await self._db.glance(lambda tx: list_store.live_workers(tx, since))
+
+    async def _waiting_hosts(self, crawl_id: int, enough: int) -> int:
+        """How many hosts have addresses in line, as far as that matters."""
+        count, after = 0, ""
+        for _ in range(HOST_PAGES):
+            hosts = await self._frontier.hosts(crawl_id, after, HOSTS_A_PAGE)
+            count += sum(host.counts.queued > 0 or host.counts.leased > 0 for host in hosts)
+            if count >= enough or len(hosts) < HOSTS_A_PAGE:
+                return count
+            after = hosts[-1].host
+        return enough
+
+    def _see_to(self, tx: Transaction, crawl_id: int, wanted: int) -> int:
+        """Queue what is missing of the shares that are wanted; a crawl whose shares all failed is paused."""
+        crawl = list_store.hold(tx, crawl_id)
+        if crawl is None or crawl.state != ACTIVE or not list_store.is_crawl(tx, crawl):
+            return 0
+        shares = list_store.shares(tx, crawl)
+        live = [share for share in shares if share.finished_at is None]
+        if not live and shares and not self._may_go_on(tx, crawl, shares[0]):
+            return 0
+        for _ in range(len(live), max(wanted, 1)):
+            self._crawls.queue_share(tx, crawl, f"crawl:{crawl_id}")
+        return max(0, max(wanted, 1) - len(live))
+
+    def _may_go_on(self, tx: Transaction, crawl: Crawl, last: Share) -> bool:
+        """Whether a crawl without a share gets another: not where the last one failed, or a person has cancelled it."""
+        at = self._clock()
+        if last.finished_at is None or at - last.finished_at < SETTLED:
+            return False
+        if last.state == "succeeded":
+            return True
+        reason = f"run {last.run_id} {last.state}: {last.reason or last.outcome}"
+        if store.change_state(tx, crawl.id, [ACTIVE], PAUSED, reason, None):
+            data = {"crawl": crawl.id, "reason": reason}
+            events.append(tx, [Fact("crawl_paused", crawl.project, crawl.run_id, None, data)], at)
+        return False

@@ -1,0 +1,105 @@
+"""Why an address is not crawled, in one sentence."""
+
+from __future__ import annotations
+
+from weft.clock import SECOND, Moment, iso
+from weft.crawl_ports import DONE, FAILED, LEASED, QUEUED, Frontier, Known, KnownHost
+from weft.crawls.model import ACTIVE, Crawl
+from weft.crawls.politeness import read_state
+from weft.crawls.reasons import sentence
+from weft.crawls.report import Why
+from weft.crawls.robots import UNREACHABLE, Rules, token_of
+from weft.crawls.scope import Scope
+from weft.crawls.traps import Traps
+from weft.errors import Invalid
+from weft.fetching.urls import Spelling, host_of, key_of, origin_of
+
+PAGE, PAGES = 100, 5
+"""How many hosts are looked through for one of them: their names are alike, so that there are few."""
+
+
+async def told(frontier: Frontier, crawl: Crawl, url: str, now: Moment) -> Why:
+    """What the frontier knows of the address; where it knows nothing, what the crawl would do with it."""
+    spec = crawl.spec
+    found = Spelling(spec.traps.keep_tracking, spec.traps.drop_parameters).canonical(url)
+    if found is None:
+        raise Invalid("url", url, "it must be an http or https address")
+    known = await frontier.look(crawl.id, key_of(found))
+    host = await _host(frontier, crawl.id, host_of(found))
+    if known is not None:
+        return Why(url=found, state=known.state, reason=known.reason, sentence=_of_known(crawl, known, host, now))
+    reason, words = _of_unknown(crawl, found, host)
+    return Why(url=found, state="", reason=reason, sentence=words)
+
+
+def _of_known(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) -> str:
+    if known.state == DONE:
+        return _of_done(known)
+    if known.state == FAILED:
+        tries = f"after {known.tries} tries" if known.tries > 1 else "and is not tried again"
+        return f"it failed {tries}: {_reason(known)}"
+    if known.state == LEASED:
+        return f"it is about to be fetched{f' by run {host.holder}' if host is not None and host.holder else ''}"
+    if known.state == QUEUED:
+        return _of_queued(crawl, known, host, now)
+    return _reason(known)
+
+
+def _of_done(known: Known) -> str:
+    when = f" at {iso(known.fetched_at)}" if known.fetched_at else ""
+    status = f", with status {known.status}" if known.status else ""
+    because = f" ({_reason(known)})" if known.reason else ""
+    return f"it was crawled{when}{status}{because}"
+
+
+def _of_queued(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) -> str:
+    if crawl.state != ACTIVE:
+        return f"it is in line, but the crawl is {crawl.state}{f': {crawl.reason}' if crawl.reason else ''}"
+    if known.next_at > now + SECOND:
+        tried = f" after {known.tries} tries that failed ({_reason(known)})" if known.tries else ""
+        return f"it is in line{tried}, and its turn is not before {iso(known.next_at)}"
+    if host is not None and host.next_at > now + SECOND:
+        return f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}"
+    ahead = "" if host is None or host.counts.queued < 2 else f", one of {host.counts.queued} of its host"
+    return f"it is in line{ahead}"
+
+
+def _of_unknown(crawl: Crawl, url: str, host: KnownHost | None) -> tuple[str, str]:
+    """A name and a sentence for an address that never came to the frontier."""
+    spec = crawl.spec
+    if reason := Scope(spec, spec.urls).refuses(url, 1):
+        return reason, sentence(reason)
+    if trap := Traps(spec).refuses(url):
+        return trap[0], sentence(trap[0], pattern=trap[1])
+    if spec.politeness.robots and (refused := _robots(url, spec.fetching.user_agent, host)):
+        return refused, sentence(refused)
+    if not spec.follow:
+        return "not_a_seed", "the crawl follows no links, and this is none of the addresses that it was given"
+    return "not_found", "no page that was fetched links to it"
+
+
+def _robots(url: str, user_agent: str, host: KnownHost | None) -> str:
+    kept = None if host is None else read_state(host.state).robots.get(origin_of(url))
+    if kept is None:
+        return ""
+    if kept.found == UNREACHABLE:
+        return "robots_unreachable"
+    return "" if Rules(kept.text, token_of(user_agent or "weft")).allows(url) else "robots"
+
+
+def _reason(known: Known) -> str:
+    return sentence(known.reason, url=known.url, status=known.status) if known.reason else f"status {known.status}"
+
+
+async def _host(frontier: Frontier, crawl_id: int, name: str) -> KnownHost | None:
+    """A host by its name: frontiers list them in order."""
+    after = name[:-1]
+    for _ in range(PAGES):
+        found = await frontier.hosts(crawl_id, after, PAGE)
+        for each in found:
+            if each.host == name:
+                return each
+        if len(found) < PAGE or found[-1].host > name:
+            return None
+        after = found[-1].host
+    return None
