@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from weft.clock import iso
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.charset import as_utf8
+from weft.crawls.extraction import Extraction
+from weft.crawls.head import Head, asks_of, read_head
+from weft.crawls.heavy import is_heavy, skim
+from weft.crawls.near import fingerprint
 from weft.fetching.exchange import Exchange
 from weft.fetching.urls import LONGEST, Spelling
 
@@ -31,7 +35,7 @@ class Page:
     """How many were left out, because a page may have only so many."""
     links_too_long: int = 0
     links_nofollow: int = 0
-    """How many are not to be followed, where the crawl minds."""
+    """How many are marked nofollow and left out, where the crawl minds."""
     nofollow: bool = False
     """The page asks that none of its links be followed."""
     noindex: bool = False
@@ -43,6 +47,9 @@ class Page:
     missing: tuple[str, ...] = ()
     """Fields that it must have and has not."""
     simhash: int = 0
+    """What it is like (``near.py``); 0: nobody has looked."""
+    is_heavy: bool = False
+    """A parser would be busy with it for too long, so that it was only skimmed: it has a title and links."""
 
     def item(self, fetched_at: int, *, with_links: bool = True) -> dict[str, Any]:
         """What is stored of it."""
@@ -57,39 +64,78 @@ class PageReader:
     """Reads the pages of one crawl."""
 
     def __init__(self, spec: CrawlSpec) -> None:
-        self._spec = spec
         self._most_links = spec.traps.links_per_page
+        self._minds_nofollow = spec.scope.nofollow
         self.spelling = Spelling(spec.traps.keep_tracking, spec.traps.drop_parameters)
+        self._extraction = Extraction(spec.keeping, self.spelling)
 
-    def read(self, exchange: Exchange) -> Page:
-        """What the page says. Whatever it holds, this raises nothing."""
+    def read(self, exchange: Exchange, *, alike: bool = False) -> Page:
+        """What the page says, with what it is like where that is asked for. Whatever it holds, this raises nothing."""
         page = Page(url=exchange.url, status=exchange.status)
         content_type = exchange.header(b"content-type")
+        page.nofollow, page.noindex = _asked(exchange)
         if not _is_html(content_type, exchange.body):
+            self._extraction.read_other(page, exchange.body, content_type)
             return page
         page.is_html = True
-        tree = LexborHTMLParser(as_utf8(exchange.body, content_type))
-        self._read_head(page, tree, exchange)
-        self._read_links(page, tree)
+        utf8 = as_utf8(exchange.body, content_type)
+        if is_heavy(utf8):
+            self._skim(page, utf8)
+            return page
+        tree = LexborHTMLParser(utf8)
+        head = read_head(tree)
+        self._take_head(page, head)
+        self._take_links(page, tree, head.base)
+        if alike:
+            page.simhash = fingerprint(tree)
+        if self._extraction.wants_any:
+            self._extraction.read_html(page, tree, head, utf8)
         return page
 
-    def _read_head(self, page: Page, tree: LexborHTMLParser, exchange: Exchange) -> None:
-        title = tree.css_first("title")
-        if title is not None:
-            page.title = " ".join(title.text().split())[:LONGEST_TITLE]
+    def _take_head(self, page: Page, head: Head) -> None:
+        page.title = head.title[:LONGEST_TITLE]
+        page.nofollow, page.noindex = page.nofollow or head.nofollow, page.noindex or head.noindex
+        if head.canonical:
+            page.canonical_url = next(iter(self.spelling.resolve(page.url, [head.canonical])), "")
 
-    def _read_links(self, page: Page, tree: LexborHTMLParser) -> None:
-        hrefs = [href for node in tree.css("a[href]") if (href := _href(node))]
-        links = self.spelling.resolve(page.url, hrefs)
-        page.links_over = max(0, len(links) - self._most_links)
-        page.links = [each for each in links[: self._most_links] if len(each) <= LONGEST]
+    def _take_links(self, page: Page, tree: LexborHTMLParser, base: str) -> None:
+        found = [node.attributes for node in tree.css("a[href],area[href]")]
+        if not found:
+            hrefs = [node.attributes.get("src") for node in tree.css("frame[src],iframe[src]")]
+        elif self._minds_nofollow:
+            hrefs = [each.get("href") for each in found if "nofollow" not in (each.get("rel") or "").lower().split()]
+            page.links_nofollow = len(found) - len(hrefs)
+        else:
+            hrefs = [each.get("href") for each in found]
+        self._resolve(page, base, [href for href in hrefs if href])
+
+    def _skim(self, page: Page, utf8: bytes) -> None:
+        skimmed = skim(utf8, self._most_links)
+        page.is_heavy, page.title = True, " ".join(skimmed.title.split())[:LONGEST_TITLE]
+        self._resolve(page, skimmed.base, skimmed.hrefs)
+
+    def _resolve(self, page: Page, base: str, hrefs: list[str]) -> None:
+        where = page.url
+        if base:
+            where = next(iter(self.spelling.resolve(where, [base])), where)
+        links = self.spelling.resolve(where, hrefs)
+        if len(links) > self._most_links:
+            page.links_over = len(links) - self._most_links
+            del links[self._most_links :]
+        if links and len(max(links, key=len)) > LONGEST:
+            kept = [each for each in links if len(each) <= LONGEST]
+            page.links_too_long = len(links) - len(kept)
+            links = kept
+        page.links = links
+
+
+def _asked(exchange: Exchange) -> tuple[bool, bool]:
+    """What the headers ask for: nofollow and noindex."""
+    told = [value.decode("latin-1") for name, value in exchange.headers if name == b"x-robots-tag"]
+    return asks_of(told) if told else (False, False)
 
 
 def _is_html(content_type: bytes, body: bytes) -> bool:
     if not content_type:
         return body[:500].lstrip().lower().startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<title"))
     return content_type.partition(b";")[0].strip().lower() in HTML
-
-
-def _href(node: LexborNode) -> str | None:
-    return node.attributes.get("href")
