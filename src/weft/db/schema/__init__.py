@@ -32,10 +32,11 @@ from weft.db.schema.item_tables import (
     things,
 )
 from weft.db.schema.project_tables import projects, versions
+from weft.db.schema.proxy_tables import proxy_exits, proxy_plans, proxy_sites, proxy_spending
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
 from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
 
-VERSION = 6
+VERSION = 7
 """The number of the newest migration."""
 
 __all__ = [
@@ -71,6 +72,10 @@ __all__ = [
     "looks",
     "metadata",
     "projects",
+    "proxy_exits",
+    "proxy_plans",
+    "proxy_sites",
+    "proxy_spending",
     "replies",
     "run_ids",
     "run_stats",
