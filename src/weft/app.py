@@ -30,6 +30,7 @@ from weft.crawls.desk import Desk
 from weft.db.database import Database
 from weft.equipment import (
     card_of,
+    door_policy,
     habits_of,
     open_blobs,
     open_executor,
@@ -37,7 +38,6 @@ from weft.equipment import (
     open_inbox,
     open_shelf,
     open_table,
-    policy_of,
 )
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
@@ -223,7 +223,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         pauses=Pauses(db, bell, clock),
         leases=leases,
         frontier=frontier,
-        crawls=Crawls(db, runs, frontier, blobs, clock, policy_of(config)),
+        crawls=Crawls(db, runs, frontier, blobs, clock, door_policy(config)),
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),

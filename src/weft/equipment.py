@@ -7,6 +7,8 @@ import socket
 from functools import cache
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from weft import __version__
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
@@ -26,6 +28,8 @@ from weft.workers.habits import Habits
 from weft.workers.item_spool import has_items
 from weft.workers.protocol import Card
 
+THIS_MACHINE = ("127.0.0.0/8", "::1/128")
+
 open_executor = cache(registry.open_executor)
 open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
 open_outbox = registry.open_outbox
@@ -43,6 +47,12 @@ def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
 def policy_of(config: Config) -> Policy:
     """What crawls are allowed here, and whom they name."""
     return Policy(config.crawl_contact, config.allowed_network_set, config.limiter)
+
+
+def door_policy(config: Config) -> Policy:
+    """What may be asked for here: also this machine, where weft is all on it. In the end the workers decide."""
+    policy, alone = policy_of(config), config.host in ("127.0.0.1", "::1", "localhost")
+    return replace(policy, allowed_networks=policy.allowed_networks or THIS_MACHINE) if alone else policy
 
 
 def card_of(config: Config, name: str) -> Card:

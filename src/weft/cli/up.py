@@ -19,6 +19,8 @@ from weft.workers.supervisor import Role, Supervisor
 
 LOOPBACK, EVERYWHERE = "127.0.0.1", ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
 LOOK_SECONDS = 0.1
+THIS_MACHINE = "127.0.0.0/8,::1/128"
+"""What may be fetched from although it is not public, unless that is set: the demo site is here."""
 NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD", "WEFT_INTAKE")
 """What only the control process needs."""
 
@@ -97,4 +99,5 @@ def environment(config: Config) -> dict[str, str]:
     """The environment of the processes: this one's, with every setting as it was resolved here."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     values = {f"WEFT_{f.name.upper()}": str(getattr(config, f.name)) for f in fields(Config)}
+    values["WEFT_ALLOWED_NETWORKS"] = config.allowed_networks or THIS_MACHINE
     return inherited | {name: value for name, value in values.items() if value != ""}
