@@ -72,7 +72,7 @@ async def test_the_sitemap_names_rooms_that_no_page_links_to(reader: Visitor) ->
 
 async def test_the_calendar_has_no_end(reader: Visitor) -> None:
     text = (await reader.get("/demo/maze/calendar/2030/12/")).data.decode()
-    assert re.findall(r'href="([^"]+)"', text) == ["/demo/maze/calendar/2030/11/", "/demo/maze/calendar/2031/1/"]
+    assert re.findall(r'href="([^"]+)"', text) == ["/demo/maze/calendar/2031/1/", "/demo/maze/calendar/2031/12/"]
 
 
 async def test_what_is_no_room_is_not_found(reader: Visitor) -> None:

@@ -31,7 +31,7 @@ QUIET = 10
 CLOSED = "/demo/maze/cellar/"
 """What robots.txt closes."""
 SITEMAP = "/demo/maze/sitemap.xml"
-LAST_YEAR = 9999
+FIRST_YEAR, LAST_YEAR = 2026, 9999
 
 THINGS = ("lamp", "map", "rope", "key", "compass", "ladder", "bell", "mirror", "clock", "letter", "shell", "thread")
 COLOURS = ("red", "blue", "green", "white", "black", "golden", "grey", "amber", "violet", "silver", "brown")
@@ -91,11 +91,11 @@ async def cellar(call: Call) -> Response:
 @operations.get("/demo/maze/calendar/{year}/{month}/", needs=None, **HTML)
 async def calendar(call: Call) -> Response:
     """Show a month of a calendar that has no end."""
-    year, month = _number(call, "year", 1, LAST_YEAR), _number(call, "month", 1, 12)
+    year, month = _number(call, "year", FIRST_YEAR, LAST_YEAR), _number(call, "month", 1, 12)
     if not year or not month:
         return _missing()
-    ahead, back = (year, month + 1) if month < 12 else (year + 1, 1), (year, month - 1) if month > 1 else (year - 1, 12)
-    links = _links((f"/demo/maze/calendar/{y}/{m}/", f"{y}-{m:02}") for y, m in (back, ahead) if y)
+    ahead = [(year, month + 1) if month < 12 else (year + 1, 1), (year + 1, month)]
+    links = _links((f"/demo/maze/calendar/{y}/{m}/", f"{y}-{m:02}") for y, m in ahead if y <= LAST_YEAR)
     days = " ".join(str(day) for day in range(1, 29))
     return _page(f"Calendar {year}-{month:02}", f"<p>{days}</p><p>Nothing happens in this month.</p>{links}")
 
@@ -140,7 +140,7 @@ def _ways(number: int) -> Iterable[tuple[str, str]]:
     if number % 200 == 3:
         yield f"/demo/maze/room/{ROOMS + number}/", "A way that was walled up"
     if number == 1:
-        yield "/demo/maze/calendar/2026/1/", "The calendar"
+        yield f"/demo/maze/calendar/{FIRST_YEAR}/1/", "The calendar"
 
 
 def _unfollowed(number: int) -> str:

@@ -172,7 +172,8 @@ def summary(report: Report) -> str:
     if report.skips:
         left_out = ", ".join(f"{each.count:,} {each.reason}" for each in report.skips)
         lines.append(f"left out: {left_out}; `weft crawls skips {crawl.id}` says why")
-    lines += [f"looks like a trap: {escaped(trap.host + trap.pattern)}" for trap in report.traps]
+    traps = dict.fromkeys(trap.host + trap.pattern for trap in report.traps)
+    lines += [f"looks like a trap: {escaped(trap)}" for trap in traps]
     if counts.done:
         name = crawl.spec.dataset if crawl.project == "default" else f"{crawl.project}/{crawl.spec.dataset}"
         raw = f"; raw: `weft crawls export {crawl.id} --warc`" if crawl.spec.keeping.warc else ""
