@@ -14,6 +14,7 @@ BENCHMARKS = [
     "fleet",
     "schedules",
     "growth",
+    "frontier",
     "memory",
     "api",
     "outposts",

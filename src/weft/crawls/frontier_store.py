@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Select, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import BigInteger, Select, and_, bindparam, func, insert, literal_column, or_, select, update
 
 from weft.clock import Moment
 from weft.crawl_ports import Limits
@@ -19,6 +19,7 @@ from weft.crawls.host_line import HostLine
 from weft.db import schema
 from weft.db.bulk import insert_missing_many, skip_locked, update_many
 from weft.db.database import Transaction
+from weft.db.plain import Ready
 
 hosts, crawl_hosts, crawl_limits = schema.hosts, schema.crawl_hosts, schema.crawl_limits
 
@@ -41,12 +42,12 @@ def ids_of(tx: Transaction, names: Collection[str]) -> dict[str, int]:
     """The ids of hosts that are known."""
     if not names:
         return {}
-    return {row.name: row.id for row in tx.rows(_ids_of(), {"names": list(names)})}
+    return {row.name: row.id for row in _ids_of().rows(tx, {"names": list(names)})}
 
 
 @cache
-def _ids_of() -> Select[Any]:
-    return select(hosts.c.id, hosts.c.name).where(hosts.c.name.in_(bindparam("names", expanding=True)))
+def _ids_of() -> Ready:
+    return Ready(select(hosts.c.id, hosts.c.name).where(hosts.c.name.in_(bindparam("names", expanding=True))))
 
 
 def enter(tx: Transaction, names: Collection[str]) -> dict[str, int]:
@@ -61,7 +62,7 @@ def enter(tx: Transaction, names: Collection[str]) -> dict[str, int]:
 
 def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
     """Have a line for a crawl on each of these hosts."""
-    rows = tx.rows(_lines_of(), {"crawl": crawl, "ids": list(names)})
+    rows = _lines_of().rows(tx, {"crawl": crawl, "ids": list(names)})
     missing = sorted(set(names) - {row.host_id for row in rows})
     if missing:
         new = [{"crawl_id": crawl, "host_id": host_id, "name": names[host_id], **NEW_LINE} for host_id in missing]
@@ -69,9 +70,9 @@ def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
 
 
 @cache
-def _lines_of() -> Select[Any]:
-    of_crawl = crawl_hosts.c.crawl_id == bindparam("crawl")
-    return select(crawl_hosts.c.host_id).where(of_crawl, crawl_hosts.c.host_id.in_(bindparam("ids", expanding=True)))
+def _lines_of() -> Ready:
+    among = crawl_hosts.c.host_id.in_(bindparam("ids", expanding=True))
+    return Ready(select(crawl_hosts.c.host_id).where(crawl_hosts.c.crawl_id == bindparam("crawl"), among))
 
 
 COLUMNS = (
@@ -103,14 +104,14 @@ def lock(tx: Transaction, crawl: int, ids: Collection[int]) -> dict[int, HostLin
     """The lines of a crawl on these hosts, by the host's id; nobody else changes them before the transaction ends."""
     if not ids:
         return {}
-    rows = tx.rows(_lock(), {"crawl": crawl, "ids": sorted(ids)})
+    rows = _lock().rows(tx, {"crawl": crawl, "ids": sorted(ids)})
     return {row[0]: HostLine(crawl, *row) for row in rows}
 
 
 @cache
-def _lock() -> Select[Any]:
+def _lock() -> Ready:
     named = hosts.c.id.in_(bindparam("ids", expanding=True))
-    return select(*COLUMNS).where(TOGETHER, named).order_by(hosts.c.id).with_for_update()
+    return Ready(select(*COLUMNS).where(TOGETHER, named).order_by(hosts.c.id).with_for_update())
 
 
 def due(
@@ -119,38 +120,35 @@ def due(
     """Lines that are worth looking at, longest due first, with the state of each host; locked, those that can be."""
     place = (-1, -1) if after is None else (after.ready_at, after.host_id)
     values = {"crawl": crawl, "now": now, "count": count, "ready_at": place[0], "host_id": place[1]}
-    return [(HostLine(crawl, *row[:-1]), row[-1]) for row in tx.rows(_due(leased_only), values)]
+    return [(HostLine(crawl, *row[:-1]), row[-1]) for row in _due(leased_only).rows(tx, values)]
 
 
 @cache
-def _due(leased_only: bool) -> Select[Any]:
+def _due(leased_only: bool) -> Ready:
     ready_at, host_id = crawl_hosts.c.ready_at, crawl_hosts.c.host_id
     further = or_(ready_at > bindparam("ready_at"), host_id > bindparam("host_id"))
     waiting = crawl_hosts.c.waiting == bindparam("crawl")
     query = select(*COLUMNS, hosts.c.state).where(
         TOGETHER, waiting, ready_at >= bindparam("ready_at"), ready_at <= bindparam("now"), further
     )
-    query = query.where(crawl_hosts.c.leased > 0) if leased_only else query
-    return skip_locked(query.order_by(ready_at, host_id).limit(bindparam("count")))
+    query = query.where(crawl_hosts.c.leased > literal_column("0")) if leased_only else query
+    return Ready(skip_locked(query.order_by(ready_at, host_id).limit(bindparam("count", type_=BigInteger()))))
 
 
 def states(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
     """What is kept of the politeness of hosts."""
-    return {row.id: row.state for row in tx.rows(_states(), {"ids": list(ids)})} if ids else {}
+    return {row.id: row.state for row in _states().rows(tx, {"ids": list(ids)})} if ids else {}
 
 
 @cache
-def _states() -> Select[Any]:
-    return select(hosts.c.id, hosts.c.state).where(hosts.c.id.in_(bindparam("ids", expanding=True)))
+def _states() -> Ready:
+    return Ready(select(hosts.c.id, hosts.c.state).where(hosts.c.id.in_(bindparam("ids", expanding=True))))
 
 
 def write(tx: Transaction, lines: Sequence[HostLine], most: int) -> None:
     """Keep what became of locked lines; ``most`` is how many addresses of each may be given."""
     update_many(tx, crawl_hosts, [_line_row(line, most) for line in lines], match=("crawl_id", "host_id"))
-    plain = [_host_row(line) for line in lines if line.state is None]
-    update_many(tx, hosts, plain, match=("id",))
-    told = [_host_row(line) | {"state": line.state} for line in lines if line.state is not None]
-    update_many(tx, hosts, told, match=("id",))
+    update_many(tx, hosts, [_host_row(line) for line in lines], match=("id",), stays="state")
 
 
 def _line_row(line: HostLine, most: int) -> dict[str, Any]:
@@ -183,6 +181,7 @@ def _host_row(line: HostLine) -> dict[str, Any]:
         "wanted_by": line.wanted_by,
         "wanted_until": line.wanted_until,
         "next_at": line.next_at,
+        "state": line.state,
     }
 
 
@@ -194,18 +193,15 @@ def ring(tx: Transaction, line: HostLine) -> None:
 
 def next_look(tx: Transaction, crawl: int, *, leased_only: bool) -> Moment | None:
     """When the first line is worth looking at; None: nothing waits. Or the first of those that somebody has."""
-    return tx.value(_next_leased() if leased_only else _next_look(), {"crawl": crawl})
+    found = _next_look(leased_only).rows(tx, {"crawl": crawl})
+    return found[0][0] if found else None
 
 
 @cache
-def _next_look() -> Select[Any]:
-    waiting = crawl_hosts.c.waiting == bindparam("crawl")
-    return select(crawl_hosts.c.ready_at).where(waiting).order_by(crawl_hosts.c.ready_at).limit(1)
-
-
-@cache
-def _next_leased() -> Select[Any]:
-    return _next_look().where(crawl_hosts.c.leased > 0)
+def _next_look(leased_only: bool) -> Ready:
+    query = select(crawl_hosts.c.ready_at).where(crawl_hosts.c.waiting == bindparam("crawl"))
+    query = query.where(crawl_hosts.c.leased > literal_column("0")) if leased_only else query
+    return Ready(query.order_by(crawl_hosts.c.ready_at).limit(literal_column("1")))
 
 
 def limits(tx: Transaction, crawl: int) -> Limits:

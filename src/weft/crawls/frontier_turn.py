@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.clock import Moment, seconds
-from weft.crawl_ports import Found, Given, HostLease, HostReport, Kept, Turn, Turned
+from weft.crawl_ports import Found, Given, HostLease, HostReport, Kept, Outcome, Turn, Turned
 from weft.crawls import frontier_store as hosts
 from weft.crawls import url_store as urls
 from weft.crawls.host_line import LOOK_AGAIN, NEVER, HostLine
@@ -30,6 +30,7 @@ class FrontierTurn:
         self._given_before = 0
         self._lines: dict[int, HostLine] = {}
         """All that are locked, by the id of the host."""
+        self._taken: list[tuple[HostLine, Outcome]] = []
         self._states: dict[int, str] = {}
         """Of the hosts that may be leased."""
         self._put_off: dict[int, Moment] = {}
@@ -43,10 +44,12 @@ class FrontierTurn:
         found = self._unknown(found)  # somebody may have entered them while we waited for the locks
         self._add(list(found.values()), ids)
         kept = [self._take(self._lines.get(ids.get(report.host, 0)), report) for report in self._turn.reports]
+        urls.take(self._tx, self._taken, self._now)
         self._given_before = hosts.given(self._tx, self._crawl) if self._limits.pages else 0
         leased, given = self._give([each for each in kept if each is not None and each[1] > 0])
+        leases = [self._lease_of(line, given.pop(line.host_id)) for line in leased]
+        ids |= {line.name: line.host_id for line in leased}
         answer = [Kept(False) if each is None else Kept(True, given.pop(each[0].host_id, [])) for each in kept]
-        leases = [self._lease_of(line, given[line.host_id]) for line in leased]
         self._write()
         next_at = None if leases else self._next_at()
         return Turned(new=len(found), kept=answer, leases=leases, next_at=next_at), ids
@@ -80,7 +83,7 @@ class FrontierTurn:
         """Take a report; the host and how much more of it is wanted, or None where it is held no longer."""
         if line is None or not line.is_ours or line.fence != report.fence:
             return None
-        urls.take(self._tx, [(line, each) for each in report.outcomes if line.take(each, self._now)], self._now)
+        self._taken += [(line, each) for each in report.outcomes if line.take(each, self._now)]
         line.next_at = report.next_at
         if report.state:
             line.state = report.state
@@ -133,7 +136,9 @@ class FrontierTurn:
         """Of the hosts that this turn has locked anyway, those that may be leased."""
         if count <= 0:
             return []
-        rest = [line for line in self._lines.values() if line.host_id not in besides and line.ready() <= self._now]
+        rest = [
+            line for line in self._lines.values() if line.host_id not in besides and line.ready(self._now) <= self._now
+        ]
         free = [line for line in rest if line.is_waiting(self._limits.pages_per_host) and self._is_free(line)][:count]
         self._states |= hosts.states(self._tx, [line.host_id for line in free if line.host_id not in self._states])
         return free
@@ -169,7 +174,7 @@ class FrontierTurn:
     def _write(self) -> None:
         lines = list(self._lines.values())
         for line in lines:
-            line.ready_at = self._put_off.get(line.host_id, line.ready())
+            line.ready_at = self._put_off.get(line.host_id, line.ready(self._now))
         hosts.write(self._tx, lines, self._limits.pages_per_host)
         if self._limits.pages:
             hosts.count_given(self._tx, self._crawl, sum(line.given - line.came_back for line in lines))

@@ -55,9 +55,12 @@ class HostLine:
     """How many addresses were given and came back unfetched, in this turn."""
     given: int = 0
     """How many addresses were given in this turn."""
+    since: Moment = field(init=False)
+    """When it was worth looking at, as this turn found it."""
     held: dict[int, None] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.since = self.ready_at if self.queued and not self.own_fence else NEVER
         self.held = dict.fromkeys(_keys(self.held_text)) if self.held_text else {}
 
     @property
@@ -132,8 +135,9 @@ class HostLine:
         """Whether something may still be given, or is."""
         return bool(self.held) or (self.queued > 0 and not (most and self.taken >= most))
 
-    def ready(self) -> Moment:
-        """When it is worth looking at."""
+    def ready(self, now: Moment) -> Moment:
+        """When it is worth looking at; where that is now, since when it has been: who waits longest comes first."""
         if self.is_ours:
             return self.leased_until
-        return self.next_at if self.in_line > 0 else max(self.next_at, self.later_at)
+        ready = self.next_at if self.in_line > 0 else max(self.next_at, self.later_at)
+        return ready if ready > now else min(now, max(ready, self.since))

@@ -133,7 +133,7 @@ def requeue(tx: Transaction, crawl: int, state: str, now: int, most: int) -> int
         setattr(line, state, getattr(line, state) - 1)
     update_many(tx, urls, [_back_in_line(crawl, row, now + place) for place, row in enumerate(back)], match=SAME)
     for line in lines.values():
-        line.ready_at = line.ready()
+        line.ready_at = line.ready(now)
     frontier_store.write(tx, list(lines.values()), frontier_store.limits(tx, crawl).pages_per_host)
     return len(back)
 

@@ -17,7 +17,8 @@ from weft.crawls.host_line import HostLine
 from weft.db import schema
 from weft.db.bulk import insert_many, update_many
 from weft.db.database import Transaction
-from weft.db.each import for_each
+from weft.db.each import Each
+from weft.db.plain import Ready
 
 urls = schema.urls
 
@@ -34,14 +35,13 @@ def rank(priority: int, at: Moment) -> int:
 
 def known(tx: Transaction, crawl: int, keys: Collection[int]) -> set[int]:
     """Those of ``keys`` that the crawl knows."""
-    return {row[0] for row in tx.rows(_known(), {"crawl": crawl, "keys": list(keys)})} if keys else set()
+    return {row[0] for row in _known().rows(tx, {"crawl": crawl, "keys": list(keys)})} if keys else set()
 
 
 @cache
-def _known() -> Select[Any]:
-    return select(urls.c.key).where(
-        urls.c.crawl_id == bindparam("crawl"), urls.c.key.in_(bindparam("keys", expanding=True))
-    )
+def _known() -> Ready:
+    among = urls.c.key.in_(bindparam("keys", expanding=True))
+    return Ready(select(urls.c.key).where(urls.c.crawl_id == bindparam("crawl"), among))
 
 
 def add(tx: Transaction, crawl: int, found: Iterable[Found], ids: Mapping[str, int], now: Moment) -> None:
@@ -143,7 +143,7 @@ def give(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) ->
     asked = [{"crawl": crawl, "line": line.host_id, "count": count + len(line.held)} for line, count in wanted]
     left = {line.host_id: (line, count) for line, count in wanted}
     found: dict[int, list[Given]] = {line.host_id: [] for line, _ in wanted}
-    for row in for_each(tx, _first_in_line(), asked):
+    for row in _first_in_line().rows(tx, asked):
         line, count = left[row[0]]
         if row[1] not in line.held and len(found[row[0]]) < count:
             found[row[0]].append(Given(*row[1:-1], row[-1] or ""))
@@ -151,9 +151,10 @@ def give(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) ->
 
 
 @cache
-def _first_in_line() -> Select[Any]:
+def _first_in_line() -> Each:
     mine = (urls.c.line == _number("line"), urls.c.crawl_id == _number("crawl"))
-    return select(*GIVEN).where(*mine).order_by(urls.c.rank).limit(_number("count"))
+    query = select(*GIVEN).where(*mine).order_by(urls.c.rank).limit(_number("count"))
+    return Each(query, "crawl", "line", "count")
 
 
 def _number(name: str) -> Any:
@@ -165,24 +166,24 @@ def move_due(tx: Transaction, lines: Sequence[HostLine], now: Moment) -> None:
     late = {line.host_id: line for line in lines if line.later and line.later_at <= now}
     asked = [{"crawl": line.crawl, "line": -host_id, "now": now} for host_id, line in late.items()]
     rows: list[dict[str, Any]] = []
-    for host_id, key, priority, _ in for_each(tx, _due(), asked):
+    for host_id, key, priority, _ in _due().rows(tx, asked):
         line = late[host_id]
         line.later -= 1
         rows.append({"crawl_id": line.crawl, "key": key, "line": host_id, "rank": rank(priority, now + len(rows))})
     update_many(tx, urls, rows, match=SAME)
     left = [{"crawl": line.crawl, "line": -line.host_id, "count": 1} for line in late.values() if line.later]
-    for host_id, _, _, at in for_each(tx, _first_for_later(), left):
+    for host_id, _, _, at in _first_for_later().rows(tx, left):
         late[host_id].later_at = at
 
 
 @cache
-def _due() -> Select[Any]:
-    return _for_later().where(urls.c.rank <= _number("now")).limit(MOST_MOVED)
+def _due() -> Each:
+    return Each(_for_later().where(urls.c.rank <= _number("now")).limit(MOST_MOVED), "crawl", "line", "now")
 
 
 @cache
-def _first_for_later() -> Select[Any]:
-    return _for_later().limit(_number("count"))
+def _first_for_later() -> Each:
+    return Each(_for_later().limit(_number("count")), "crawl", "line", "count")
 
 
 def _for_later() -> Select[Any]:

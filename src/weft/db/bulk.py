@@ -89,26 +89,27 @@ def _insert(table: Table) -> Insert:
 
 
 def update_many(
-    tx: Transaction, table: Table, rows: Sequence[Row], *, match: tuple[str, ...], extra: Any = None
+    tx: Transaction, table: Table, rows: Sequence[Row], *, match: tuple[str, ...], extra: Any = None, stays: str = ""
 ) -> int:
     """Set the other columns of each row where the ``match`` columns are equal; return how many rows changed.
 
     ``extra`` is one more condition that all rows must meet; it has no parameters of its own. Rows that differ only in
-    their id, as most do when a batch of runs ends well, are written by one statement.
+    their id, as most do when a batch of runs ends well, are written by one statement. ``stays`` is a column that a row
+    leaves as it is where it says None; then rows are not looked through for those that are alike.
     """
     if not rows:
         return 0
-    alike = _alike(rows) if "id" in match else {}
+    alike = _alike(rows) if "id" in match and not stays else {}
     if alike and len(alike) * 4 <= len(rows):
         return sum(_update_alike(tx, table, dict(same), ids, match, extra) for same, ids in alike.items())
     changed = tuple(name for name in rows[0] if name not in match)
     if len(rows) == 1:
         values = {f"m_{name}" if name in match else f"v_{name}": value for name, value in rows[0].items()}
-        return tx.execute(_update_cached(table, changed, match, extra), values).rowcount
+        return tx.execute(_update_cached(table, changed, match, extra, stays), values).rowcount
     if tx.connection.dialect.name == "postgresql":
-        statement = _update_from_json(table, changed, match, extra)
+        statement = _update_from_json(table, changed, match, extra, stays)
         return tx.execute(statement, {"given": msgspec.json.encode(rows).decode()}).rowcount
-    sql, order = _update_sql(tx, table, changed, match, extra)
+    sql, order = _update_sql(tx, table, changed, match, extra, stays)
     return tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows]).rowcount
 
 
@@ -172,10 +173,12 @@ def _insert_sql(tx: Transaction, table: Table, names: tuple[str, ...]) -> Sql:
     return _compiled[key]
 
 
-def _update_sql(tx: Transaction, table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Sql:
-    key = (tx.connection.dialect.name, table.name, changed, match, id(extra))
+def _update_sql(
+    tx: Transaction, table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str
+) -> Sql:
+    key = (tx.connection.dialect.name, table.name, changed, match, id(extra), stays)
     if key not in _compiled:
-        compiled: Any = _update(table, changed, match, extra).compile(dialect=_positional(tx.connection.dialect))
+        compiled: Any = _update(table, changed, match, extra, stays).compile(dialect=_positional(tx.connection.dialect))
         _compiled[key] = (str(compiled), tuple(name[2:] for name in compiled.positiontup))
     return _compiled[key]
 
@@ -188,17 +191,22 @@ def _positional(dialect: Any) -> Any:
 _updates: dict[tuple[Any, ...], Update] = {}
 
 
-def _update_cached(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Update:
-    key = (table.name, changed, match, id(extra))
+def _update_cached(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Update:
+    key = (table.name, changed, match, id(extra), stays)
     if key not in _updates:
-        _updates[key] = _update(table, changed, match, extra)
+        _updates[key] = _update(table, changed, match, extra, stays)
     return _updates[key]
 
 
-def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: Any) -> Update:
+def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: Any, stays: str) -> Update:
     condition = [table.c[name] == bindparam(f"m_{name}") for name in match]
     condition += [] if extra is None else [extra]
-    return update(table).where(*condition).values({name: bindparam(f"v_{name}") for name in changed})
+    values = {name: bindparam(f"v_{name}", type_=table.c[name].type) for name in changed}
+    return update(table).where(*condition).values(_or_as_it_is(table, values, stays))
+
+
+def _or_as_it_is(table: Table, values: Mapping[str, Any], stays: str) -> Mapping[str, Any]:
+    return {name: func.coalesce(value, table.c[name]) if name == stays else value for name, value in values.items()}
 
 
 _from_json: dict[tuple[Any, ...], Any] = {}
@@ -222,12 +230,13 @@ def _missing_from_json(table: Table, names: tuple[str, ...]) -> Any:
     return _from_json[key]
 
 
-def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any) -> Any:
-    key = (table.name, changed, match, id(extra))
+def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Any:
+    key = (table.name, changed, match, id(extra), stays)
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in (*match, *changed)])
         condition = [table.c[name] == source.c[name] for name in match] + ([] if extra is None else [extra])
-        _from_json[key] = update(table).where(*condition).values({name: source.c[name] for name in changed})
+        values = _or_as_it_is(table, {name: source.c[name] for name in changed}, stays)
+        _from_json[key] = update(table).where(*condition).values(values)
     return _from_json[key]
 
 

@@ -7,72 +7,62 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import JSON, BigInteger, BindParameter, Column, Select, Text, bindparam, cast, func, select, true
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import visitors
 
 from weft.db.database import Transaction
+from weft.db.plain import Ready
 
 MOST_TOGETHER = 50
 """How many questions MariaDB gets in one statement."""
 
 Row = Mapping[str, int]
-Found = list[tuple[Any, ...]]
-
-_prepared: dict[tuple[str, int], Any] = {}
-"""By kind of database and question, which is therefore one object whenever it is asked."""
+Found = list[Any]
 
 
-def for_each(tx: Transaction, question: Select[Any], given: Sequence[Row]) -> Found:
-    """What ``question`` finds for each of ``given``, which are its parameters: whole numbers.
+class Each:
+    """A question that is asked for many rows at once; they are its parameters, whole numbers, of these names.
 
     PostgreSQL takes them as one JSON text; SQLite, which is in this process, is asked again and again; MariaDB is asked
     many things in one statement, because each goes over the network.
     """
-    if not given:
-        return []
-    dialect = tx.connection.dialect.name
-    prepared = _prepared.get((dialect, id(question)))
-    if prepared is None:
-        prepare = _beside if dialect == "postgresql" else _positional
-        prepared = _prepared[dialect, id(question)] = prepare(tx, question, tuple(given[0]))
-    ask = {"postgresql": _ask_beside, "sqlite": _ask_each}.get(dialect, _ask_together)
-    return ask(tx, prepared, given)
+
+    def __init__(self, question: Select[Any], *names: str) -> None:
+        self._plain = Ready(question)
+        self._beside = Ready(_beside(question, names))
+
+    def rows(self, tx: Transaction, given: Sequence[Row]) -> Found:
+        """What is found for each of ``given``, in their order."""
+        if not given:
+            return []
+        dialect = tx.connection.dialect.name
+        if dialect == "postgresql":
+            return list(self._beside.rows(tx, {"given": msgspec.json.encode(given).decode()}))
+        return self._one_by_one(tx, given) if dialect == "sqlite" else self._together(tx, given)
+
+    def _one_by_one(self, tx: Transaction, given: Sequence[Row]) -> Found:
+        sql, order, same = self._plain.text(tx)
+        cursor, found = tx.connection.connection.cursor(), []
+        values: tuple[Any, ...] = ()
+        try:
+            for row in given:
+                values = tuple([row[name] if name in row else same[name] for name in order])
+                found += cursor.execute(sql, values).fetchall()
+        except tx.connection.dialect.loaded_dbapi.Error as problem:
+            kind = tx.connection.dialect.loaded_dbapi.Error
+            raise DBAPIError.instance(sql, values, problem, kind, dialect=tx.connection.dialect) from problem
+        return found
+
+    def _together(self, tx: Transaction, given: Sequence[Row]) -> Found:
+        found: Found = []
+        for start in range(0, len(given), MOST_TOGETHER):
+            asked = [self._plain.bound(tx, row) for row in given[start : start + MOST_TOGETHER]]
+            sql = " UNION ALL ".join(f"({each})" for each, _ in asked)
+            found += tx.connection.exec_driver_sql(sql, tuple(value for _, values in asked for value in values))
+        return found
 
 
-def _ask_beside(tx: Transaction, query: Any, given: Sequence[Row]) -> Found:
-    return list(map(tuple, tx.rows(query, {"given": msgspec.json.encode(given).decode()})))
-
-
-def _ask_each(tx: Transaction, prepared: Any, given: Sequence[Row]) -> Found:
-    sql, names, constants = prepared
-    cursor, found = tx.connection.connection.cursor(), []
-    for row in given:
-        found += cursor.execute(sql, _values(names, constants, row)).fetchall()
-    return found
-
-
-def _ask_together(tx: Transaction, prepared: Any, given: Sequence[Row]) -> Found:
-    sql, names, constants = prepared
-    found: Found = []
-    for start in range(0, len(given), MOST_TOGETHER):
-        lot = given[start : start + MOST_TOGETHER]
-        values = tuple(value for row in lot for value in _values(names, constants, row))
-        found += map(tuple, tx.connection.exec_driver_sql(" UNION ALL ".join([f"({sql})"] * len(lot)), values))
-    return found
-
-
-def _values(names: Sequence[str], constants: Mapping[str, Any], row: Row) -> tuple[Any, ...]:
-    return tuple([row[name] if name in row else constants[name] for name in names])
-
-
-def _positional(tx: Transaction, question: Select[Any], names: tuple[str, ...]) -> Any:
-    """The text of the question, the order of its parameters, and those that are always the same."""
-    dialect: Any = tx.connection.dialect
-    with_order = dialect if dialect.positional else type(dialect)(paramstyle="format")
-    compiled: Any = question.compile(dialect=with_order)
-    return str(compiled), tuple(compiled.positiontup), compiled.params
-
-
-def _beside(tx: Transaction, question: Select[Any], names: tuple[str, ...]) -> Any:
+def _beside(question: Select[Any], names: Sequence[str]) -> Select[Any]:
     """The question beside a table of its parameters."""
     given = cast(bindparam("given", type_=Text()), JSON)
     typed = (Column(name, BigInteger()) for name in names)
