@@ -65,7 +65,7 @@ class Crawler:
             spec, token_of(who.user_agent), self._visits.refuse, self._sitemap_listed, traps.trap_of
         )
         self.bench = Workbench(spec, self._errands.admit)
-        self._dialogue = Dialogue(self.bench, self._ledger, self.stats)
+        self._dialogue = Dialogue(self.bench, self._ledger, self.stats, policy.lease_seconds)
         self._egress = Egress(
             Guard(policy.allowed_networks),
             user_agent=who.user_agent,
@@ -128,7 +128,9 @@ class Crawler:
     async def _until_worth_telling(self) -> None:
         began = time.monotonic()
         while not self._stopping and self._ledger.settled < ENOUGH:
+            asleep = time.monotonic()
             await asyncio.sleep(SHORTEST_GAP_SECONDS)
+            self._dialogue.load.woken(time.monotonic() - asleep - SHORTEST_GAP_SECONDS)
             passed = time.monotonic() - began
             if self._dialogue.is_urgent() or (passed >= TICK_SECONDS and self._dialogue.has_news()):
                 return

@@ -7,30 +7,27 @@ it holds nobody else can fetch.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import msgspec
 
-from weft.clock import SECOND, Moment
+from weft.clock import SECOND, Moment, seconds
 from weft.crawl_ports import HostReport, Turn, Turned
 from weft.crawls.ledger import Ledger
+from weft.crawls.load import Load
 from weft.crawls.model import CrawlTurn, CrawlTurned, Question
 from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.workbench import FEWEST, MOST, Held, Workbench
 
-LEASE_SECONDS = 60.0
-KEEP_UP: Moment = 15 * SECOND
-"""A host of which there is nothing to tell is kept by telling nothing."""
+KEEP_UP = 0.25
+"""After this share of its lease a host of which there is nothing to tell is kept by telling nothing."""
 FIRST_HOSTS, MOST_HOSTS = 4, 64
 """How many hosts are asked for at once; twice as many each time that all were given."""
 MOST_HELD = 1_000
 FAR: Moment = 10 * SECOND
 """A host that may not be asked for so long is given back; whoever asks for hosts then gets it."""
 ASK_AGAIN: Moment = SECOND
-BUSY_SHARE = 0.85
-"""Of a core: a process that uses more gains nothing by more hosts."""
 STATS_EVERY: Moment = 2 * SECOND
 
 _encode = msgspec.json.Encoder().encode
@@ -49,12 +46,13 @@ class Told:
 class Dialogue:
     """Makes questions of what is on the workbench and in the ledger, and takes the answers."""
 
-    def __init__(self, bench: Workbench, ledger: Ledger, stats: Stats) -> None:
+    def __init__(self, bench: Workbench, ledger: Ledger, stats: Stats, lease_seconds: float) -> None:
         self._bench, self._ledger, self._stats = bench, ledger, stats
+        self._lease_seconds, self._keep_up = lease_seconds, seconds(lease_seconds * KEEP_UP)
         self._hosts = FIRST_HOSTS
         self._ask_at: Moment = 0
         self._stats_at: Moment = 0
-        self._cpu = _Share()
+        self.load = Load()
         self.wants_hosts_again_at: Moment | None = 0
         """When there may be hosts for us; None: the frontier says that nothing is left."""
 
@@ -76,7 +74,7 @@ class Dialogue:
             reports=reports,
             hosts=0 if last else self._wanted_hosts(at),
             urls_per_host=FEWEST,
-            lease_seconds=LEASE_SECONDS,
+            lease_seconds=self._lease_seconds,
         )
         asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed)
         items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
@@ -107,7 +105,7 @@ class Dialogue:
     def _report(self, held: Held, at: Moment, last: bool) -> HostReport | None:
         want = 0 if last else self._wanted(held, at)
         release = last or self._is_leaving(held, at)
-        if not (held.outcomes or want or release or at - held.told_at > KEEP_UP):
+        if not (held.outcomes or want or release or at - held.told_at > self._keep_up):
             return None
         outcomes, held.outcomes = held.outcomes, []
         held.told_at, held.asked = at, 0 if release else want
@@ -135,7 +133,7 @@ class Dialogue:
         return held.leaving or (held.spent and not held.queue and not held.outcomes and held.errand is None)
 
     def _is_due(self, held: Held, at: Moment) -> bool:
-        return self._is_leaving(held, at) or at - held.told_at > KEEP_UP
+        return self._is_leaving(held, at) or at - held.told_at > self._keep_up
 
     def _wanted_hosts(self, at: Moment) -> int:
         bench = self._bench
@@ -143,7 +141,7 @@ class Dialogue:
             return 0
         if not bench.idle and bench.hosts:
             return 0
-        if self._cpu.of_late() > BUSY_SHARE and len(bench.hosts) > FIRST_HOSTS:
+        if len(bench.hosts) >= FIRST_HOSTS and not self.load.has_room():
             return 0
         return min(self._hosts, MOST_HELD - len(bench.hosts))
 
@@ -177,23 +175,10 @@ class Dialogue:
     def _learn(self, turn: Turn, turned: Turned, at: Moment) -> None:
         """Ask for more hosts at once where all were given, and later where there were none."""
         given = len(turned.leases)
+        if given:
+            self.load.begin()
         self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS
         self.wants_hosts_again_at = turned.next_at if not given else at
         if given < turn.hosts:
             again = turned.next_at if turned.next_at is not None and not given else 0
             self._ask_at = max(at + ASK_AGAIN // 20, min(again, at + ASK_AGAIN))
-
-
-class _Share:
-    """How much of a core this process has used of late."""
-
-    def __init__(self) -> None:
-        self._cpu, self._wall, self._share = time.process_time(), time.monotonic(), 0.0
-
-    def of_late(self) -> float:
-        wall = time.monotonic()
-        if wall - self._wall >= 0.5:
-            cpu = time.process_time()
-            self._share = (cpu - self._cpu) / (wall - self._wall)
-            self._cpu, self._wall = cpu, wall
-        return self._share

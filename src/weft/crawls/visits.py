@@ -92,7 +92,7 @@ class Visits:
 
     def probed(self, url: str, exchange: Exchange | None) -> None:
         """What came back for a page that there cannot be."""
-        page = self.reader.read(exchange) if exchange is not None else None
+        page = self.reader.read(exchange, alike=True) if exchange is not None else None
         status = exchange.status if exchange is not None else 0
         self.traps.no_such_pages.learn(url, status, page.simhash if page is not None else 0)
 
@@ -134,7 +134,7 @@ class Visits:
         changed = digest != given.digest if given.digest else None
         if changed is False:
             return self._visited(given, exchange, carries, at, digest, changed=False, reason="unchanged")
-        page = self.reader.read(exchange)
+        page = self.reader.read(exchange, alike=self.spec.follow and self.traps.looks_at(given.url))
         reason = self._trapped(page)
         if not reason:
             self._follow(given, page)
@@ -180,6 +180,8 @@ class Visits:
             return
         if page.links_over:
             ledger.skip("links_per_page", page.url, count=page.links_over)
+        if page.links_too_long:
+            ledger.skip("url_length", page.url, count=page.links_too_long, is_trap=True)
         if page.links_nofollow:
             ledger.skip("nofollow", page.url, count=page.links_nofollow)
         if spec.scope.nofollow and page.nofollow:
