@@ -115,7 +115,7 @@ async def _arrived(line: socket.socket) -> float | None:
     if not data:
         return None
     seconds, nanoseconds = next(struct.unpack("qq", text[:16]) for _, kind, text in stamps if kind == TIMESTAMPS)
-    return float(seconds) + nanoseconds / 1e9
+    return float(seconds + nanoseconds / 1e9)
 
 
 async def ask(host: int, port: int) -> None:

@@ -39,6 +39,7 @@ from weft.equipment import (
     open_shelf,
     open_table,
 )
+from weft.fetching.proxies import Proxies
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
 from weft.intake.receiver import Receiver
@@ -137,6 +138,7 @@ class App:
     letters: Letters
     webhooks: Webhooks
     courier: Courier
+    proxies: Proxies
     receivers: list[Receiver] = field(default_factory=list)
     """Those that this process takes messages with."""
     keeping: asyncio.Task[None] | None = None
@@ -187,7 +189,9 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
     frontier = open_frontier(config, db, clock)
-    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, clock), clock)
+    proxies = Proxies(db, secrets, clock)
+    desk = Desk(db, frontier, proxies, clock)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), desk, clock)
     tasks = Tasks(db, runs, clock, check_spec)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(
@@ -239,6 +243,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         letters=Letters(db, intake.resubmit, clock),
         webhooks=Webhooks(db, sealer, clock),
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
+        proxies=proxies,
     )
 
 

@@ -40,6 +40,8 @@ KINDS = {
     "crawl_paused": "a crawl rests until somebody lets it go on; data: crawl, reason",
     "crawl_resumed": "a crawl goes on; data: crawl",
     "crawl_finished": "a crawl has ended; data: crawl, reason",
+    "proxy_budget_warned": "a proxy plan has cost as much as is worth a word; data: plan, today",
+    "proxy_budget_spent": "the budget of a proxy plan is used up; data: plan, today",
     "ticks_missed": "a schedule was due and its misfire policy said no; data: count, first, last",
     "tick_skipped": "a schedule was due and no run came of it; data: fire_at, why (overlap or duplicate)",
     "task_changed": "a task was created, changed, paused, resumed or deleted; data: change",

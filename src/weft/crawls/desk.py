@@ -21,9 +21,10 @@ from weft.crawls.model import ACTIVE, FINISHED, Crawl, CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, LeaseLost
 from weft.events import Fact
+from weft.fetching.proxies import Proxies
 from weft.fetching.urls import canonical, host_of, key_of
-from weft.projects import store as projects
 from weft.items import collect_store
+from weft.projects import store as projects
 
 PAGE_KEY = ("url",)
 MOST_AT_ONCE = 2_000
@@ -44,12 +45,15 @@ class _Share:
 class Desk:
     """Any number of them may work at once: the frontier and the database decide."""
 
-    def __init__(self, db: Database, frontier: Frontier, clock: Clock) -> None:
-        self._db, self._frontier, self._clock = db, frontier, clock
+    def __init__(self, db: Database, frontier: Frontier, proxies: Proxies, clock: Clock) -> None:
+        self._db, self._frontier, self._proxies, self._clock = db, frontier, proxies, clock
         self._looked_at: dict[int, Moment] = {}
 
     async def turn(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
         """Make a turn for a run that the worker holds. Raises ``LeaseLost`` where it does not."""
+        if asked.proxies is not None:
+            project = await self._db.glance(lambda tx: _project_of(tx, worker_id, run_id, attempt))
+            return CrawlTurned(0, proxies=await self._proxies.turn(project, asked.proxies))
         share = await self._share(worker_id, run_id, attempt, asked.crawl)
         crawl = share.crawl
         if crawl.state == ACTIVE and not crawl.seeded:
@@ -162,6 +166,13 @@ class Desk:
 def _giving_back(turn: Turn) -> Turn:
     """The same turn of one who is given nothing more."""
     return replace(turn, hosts=0, reports=[replace(each, want=0) for each in turn.reports])
+
+
+def _project_of(tx: Transaction, worker_id: int, run_id: int, attempt: int) -> str:
+    run = store.held_run(tx, run_id, attempt, worker_id)
+    if run is None:
+        raise LeaseLost(str(worker_id))
+    return str(run.project)
 
 
 def _crawl_of(tx: Transaction, worker_id: int, run_id: int, attempt: int, asked: int = 0) -> Crawl | None:

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from weft.clock import Moment
-from weft.crawl_ports import Turn, Turned
+from weft.crawl_ports import Grant, Turn, Turned
 from weft.crawl_spec import CrawlSpec
+from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
 
 ACTIVE, PAUSED, FINISHED, STOPPED = "active", "paused", "done", "stopped"
 """The states of a crawl."""
@@ -36,6 +37,10 @@ class CrawlTurn(msgspec.Struct, frozen=True):
     skips: list[Skip] = []
     feed: list[str] = []
     """Canonical addresses for the crawl that this one feeds."""
+    proxies: ProxyTurn | None = None
+    """About the ways out; a turn that has this is about nothing else."""
+    crawl: int = 0
+    """Which one the answer before named; 0: there was none. A spider's spec names none by its number."""
 
 
 class CrawlTurned(msgspec.Struct, frozen=True):
@@ -48,6 +53,7 @@ class CrawlTurned(msgspec.Struct, frozen=True):
     """paused, stopped or done: give back what is held and end. Empty: go on."""
     reason: str = ""
     """Why it should stop, in words."""
+    proxies: ProxyTurned | None = None
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -58,9 +64,21 @@ class Policy(msgspec.Struct, frozen=True):
     """Networks that may be asked although they are not public, such as 127.0.0.0/8."""
     limiter: str = ""
     """The URL of the shared limiter; empty: each process has its own."""
+    lease_seconds: float = 60.0
+    """How long a host stays with a process that says nothing."""
 
 
 NO_POLICY = Policy()
+
+
+class PermitAsked(msgspec.Struct, frozen=True):
+    """A place in the line of all who ask the same."""
+
+    keys: Annotated[list[Annotated[str, Meta(max_length=400)]], Meta(min_length=1, max_length=10)]
+    """Such as ``host:example.com``."""
+    longest_wait: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
+    penalty: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    """Instead of a place: let nobody through under the first key for so many seconds."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -72,6 +90,7 @@ class Question(msgspec.Struct, frozen=True):
     """The number of the first item that follows; 0: none do."""
     stats: dict[str, float | str] | None = None
     """How it is getting on, by Scrapy's names where Scrapy has one."""
+    permit: PermitAsked | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -85,6 +104,7 @@ class Answer(msgspec.Struct, frozen=True):
     """Asking again does not mend the problem: end."""
     lost: bool = False
     """The run is somebody else's by now: end at once."""
+    grant: Grant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

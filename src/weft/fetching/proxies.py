@@ -1,0 +1,189 @@
+"""The front door to proxies: the plans of projects, where each site stands, what it costs.
+
+Processes that fetch have no database. They tell what they used and ask how sites stand, in turns; the ladder, the
+health of exits and the budgets are decided here, so that all processes act as one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from weft import events
+from weft.access.secrets import Secrets, filled, names_in
+from weft.access.witness import tell
+from weft.clock import SECOND, Clock, Moment
+from weft.db.database import Database, Transaction
+from weft.errors import Invalid, NotFound
+from weft.events import Fact
+from weft.fetching import exits, ladder, proxy_plan
+from weft.fetching import proxy_store as store
+from weft.fetching.ladder import Standing, Told
+from weft.fetching.proxy_plan import Plan
+from weft.fetching.proxy_store import KeptPlan
+from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned, SiteStanding, Used
+from weft.fetching.spending import DAY, counted, day_of, level_of, month_began
+
+Span = Literal["day", "site", "exit"]
+BY: tuple[Span, ...] = ("day", "site", "exit")
+MOST_SITES = 1_000
+MOST_REPEATED = 20
+"""Requests with one verdict that count by themselves; more of the same say nothing new."""
+
+
+class Proxies:
+    def __init__(
+        self, db: Database, secrets: Secrets, clock: Clock, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._db, self._secrets, self._clock, self._chance = db, secrets, clock, chance
+
+    async def set(self, project: str, name: str, document: Mapping[str, Any], *, by: str) -> KeptPlan:
+        """Set a plan; where its sites and exits stand stays."""
+        _check_name(name)
+        plan, at = proxy_plan.read(document), self._clock()
+
+        def work(tx: Transaction) -> KeptPlan:
+            before = store.get(tx, project, name)
+            store.put(tx, project, name, plan, at, by)
+            tell(tx, before=_told(before), after=_told(kept := _existing(tx, project, name)))
+            return kept
+
+        return await self._db.transact(work)
+
+    async def all(self, project: str) -> list[KeptPlan]:
+        return await self._db.read(lambda tx: store.listed(tx, project))
+
+    async def get(self, project: str, name: str) -> KeptPlan:
+        return await self._db.read(lambda tx: _existing(tx, project, name))
+
+    async def delete(self, project: str, name: str) -> None:
+        """Delete a plan and all that it cost; tasks that name it fail from now on."""
+
+        def work(tx: Transaction) -> None:
+            kept = _existing(tx, project, name)
+            store.remove(tx, kept.id)
+            tell(tx, before=_told(kept))
+
+        await self._db.transact(work)
+
+    async def sites(self, project: str, name: str) -> list[tuple[str, Standing, Moment]]:
+        """Where sites stand, those that need the most first."""
+        return await self._db.read(lambda tx: store.all_standings(tx, _existing(tx, project, name).id, MOST_SITES))
+
+    async def spent(self, project: str, name: str, days: int = 30, by: Span = "day") -> list[Mapping[str, Any]]:
+        """What a plan has cost in the last days, by day, by site or by exit."""
+        since = day_of(self._clock() - (days - 1) * DAY)
+        return await self._db.read(lambda tx: store.spent(tx, _existing(tx, project, name).id, since, [by]))
+
+    async def turn(self, project: str, asked: ProxyTurn) -> ProxyTurned:
+        """Take what was used and say how sites stand. ``NotFound`` where the project has no such plan."""
+        turned, kept = await self._db.transact(lambda tx: self._turn(tx, project, asked))
+        if asked.revision == kept.revision:
+            return turned
+        return msgspec.structs.replace(turned, plan=await self._opened(kept))
+
+    def _turn(self, tx: Transaction, project: str, asked: ProxyTurn) -> tuple[ProxyTurned, KeptPlan]:
+        at, kept = self._clock(), _existing(tx, project, asked.plan, lock=True)
+        names = sorted({each.site for each in asked.used} | set(asked.sites))
+        standings = store.standings(tx, kept.id, [each for each in names if kept.plan.covers(each)])
+        self._move(tx, kept, standings, asked.used, at)
+        healths = self._heal(tx, kept, asked.used, at)
+        for (site, name), counts in counted(kept.plan, asked.used).items():
+            store.spend(tx, kept.id, day_of(at), site, name, counts)
+        stop = self._stop(tx, kept, at)
+        return (
+            ProxyTurned(
+                revision=kept.revision,
+                standings=[self._standing(tx, kept, standings, each, at) for each in asked.sites],
+                ill={name: (each.until - at) / SECOND for name, each in healths.items() if not each.is_well(at)},
+                stop=stop,
+            ),
+            kept,
+        )
+
+    def _move(
+        self, tx: Transaction, kept: KeptPlan, standings: dict[str, Standing], used: Sequence[Used], at: Moment
+    ) -> None:
+        """Let each verdict move its site."""
+        top, before = len(kept.plan.tiers) + 1, dict(standings)
+        for each in used:
+            if kept.plan.covers(each.site):
+                told = Told(verdict=each.verdict, rung=each.rung, at=at)
+                for _ in range(min(each.requests, MOST_REPEATED)):
+                    standing = standings.get(each.site, Standing())
+                    standings[each.site] = ladder.after(standing, told, top, self._chance())
+        for site, standing in standings.items():
+            if standing != before.get(site, Standing()):
+                store.put_standing(tx, kept.id, site, standing, at)
+
+    def _heal(self, tx: Transaction, kept: KeptPlan, used: Sequence[Used], at: Moment) -> dict[str, exits.Health]:
+        healths = store.healths(tx, kept.id)
+        through = [each for each in used if each.exit]
+        for each in through:
+            health = healths.get(each.exit, exits.Health())
+            for _ in range(min(each.requests, MOST_REPEATED)):
+                health = exits.after(health, each.verdict != "proxy_error", each.seconds / each.requests, at)
+            healths[each.exit] = health
+        for name in {each.exit for each in through}:
+            store.put_health(tx, kept.id, name, healths[name], at)
+        return healths
+
+    def _stop(self, tx: Transaction, kept: KeptPlan, at: Moment) -> str:
+        """Which budget is used up; what is worth it is told, once."""
+        budget = kept.plan.budget
+        if budget == proxy_plan.ProxyBudget():
+            return ""
+        today = store.cost_since(tx, kept.id, day_of(at))
+        level = level_of(budget, today, store.cost_since(tx, kept.id, month_began(at)), at)
+        if level.mark and level.mark != kept.told:
+            store.mark_told(tx, kept.id, level.mark)
+            kind = "proxy_budget_warned" if level.warns else "proxy_budget_spent"
+            events.append(tx, [Fact(kind, kept.project, data={"plan": kept.name, "today": today / 1e6})], at)
+        return level.stop
+
+    def _standing(
+        self, tx: Transaction, kept: KeptPlan, standings: Mapping[str, Standing], site: str, at: Moment
+    ) -> SiteStanding:
+        """How a site is to be asked. Who is told to make a probe is the only one."""
+        top = len(kept.plan.tiers) + 1
+        standing = ladder.lowered(standings.get(site, Standing()), top)
+        if standing.rung == ladder.DIRECT:
+            return SiteStanding(site)
+        probing = ladder.probing(standing, at)
+        if probing is not None:
+            store.put_standing(tx, kept.id, site, probing, at)
+        again = (probing or standing).probe_at - at
+        return SiteStanding(site, standing.rung, probing is not None, again / SECOND)
+
+    async def _opened(self, kept: KeptPlan) -> Plan:
+        """A plan with its secrets, for a process that holds a run of its project."""
+        wanted = names_in([each.url for each in kept.plan.exits])
+        found = await self._secrets.open([(kept.project, name) for name in wanted])
+        values = {name: quote(value, safe="") for (_, name), value in found.items()}
+        if missing := sorted(wanted - values.keys()):
+            raise NotFound("secret", missing[0])
+        opened = [msgspec.structs.replace(each, url=filled(each.url, values)) for each in kept.plan.exits]
+        return msgspec.structs.replace(kept.plan, exits=tuple(opened))
+
+
+def _check_name(name: str) -> None:
+    try:
+        msgspec.convert(name, proxy_plan.Name)
+    except msgspec.ValidationError:
+        raise Invalid("the name of a proxy plan", name, "it must be letters, digits, '_', '.' or '-'") from None
+
+
+def _existing(tx: Transaction, project: str, name: str, *, lock: bool = False) -> KeptPlan:
+    found = store.get(tx, project, name, lock=lock)
+    if found is None:
+        raise NotFound("proxy plan", f"{project}/{name}")
+    return found
+
+
+def _told(kept: KeptPlan | None) -> dict[str, Any] | None:
+    """What the audit log is told of a plan; its secrets are only names."""
+    return None if kept is None else {"revision": kept.revision, "plan": msgspec.to_builtins(kept.plan)}
