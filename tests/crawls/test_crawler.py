@@ -273,7 +273,8 @@ async def test_an_unchanged_page_is_asked_for_with_conditions_and_kept_once(begi
 
 async def test_a_paused_crawl_goes_on_where_it_was(begin: Begin) -> None:
     many = {"/": [f"/{number}" for number in range(60)], **{f"/{number}": [] for number in range(60)}}
-    scene = await begin(pages(many), politeness=Politeness(delay_seconds=0.01))
+    alike = Traps(near_duplicates=0)
+    scene = await begin(pages(many), politeness=Politeness(delay_seconds=0.01), traps=alike)
     running = asyncio.create_task(scene.crawl())
     await eventually(lambda: len(scene.clerk.items) >= 5)
     scene.clerk.stop = "paused"
@@ -294,6 +295,21 @@ async def test_while_the_control_plane_is_away_fetching_goes_on_and_nothing_is_l
     scene.clerk.problem = ""
     assert (await running).reason == "finished"
     assert scene.kept() == sorted(SMALL)
+
+
+async def test_pages_that_are_all_alike_are_a_trap_that_ends_and_is_told(begin: Begin) -> None:
+    def answer(asked: Asked) -> Said:
+        number = asked.path.rpartition("/")[2] or "0"
+        if not number.isdigit():
+            return Said(404)
+        return html(f"/day/{int(number) + 1}", title=f"day {number}", text="nothing happens today " * 50)
+
+    scene = await begin(answer)
+    assert (await scene.crawl()).reason == "finished"
+    assert {(skip.reason, skip.pattern) for skip in scene.clerk.skips if skip.is_trap} == {
+        ("near_duplicates", "/day/{number}")
+    }
+    assert len(scene.site.log) < 100
 
 
 async def test_a_login_goes_to_the_hosts_of_the_seeds_only(begin: Begin) -> None:
