@@ -99,6 +99,11 @@ def s3_server() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
+def dynamodb_server() -> Iterator[servers.Server]:
+    yield from running(servers.dynamodb)
+
+
+@pytest.fixture(scope="session")
 def postgres_url(postgres_server: servers.Server) -> str:
     return migrated(postgres_server.new_database())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from tests import conftest
+from tests.servers import Server
+from tests.servers.dynamodb import CREDENTIALS, table_url
+from weft.adapters.registry import open_frontier
 from weft.clock import Clock
 from weft.crawl_ports import Frontier
 from weft.crawls.sql_frontier import SqlFrontier
@@ -65,4 +69,25 @@ def _empty_database(kind: str, request: pytest.FixtureRequest) -> str:
     return url
 
 
-KINDS: dict[str, Kind] = {kind: sql(kind) for kind in conftest.DATABASES}
+def served(server: str, url: Callable[[Server], str], away: str) -> Kind:
+    """A part of a server that no other test uses."""
+
+    @asynccontextmanager
+    async def place(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Place]:
+        at = url(request.getfixturevalue(server))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in CREDENTIALS.items():
+                patch.setenv(name, value)
+            yield Place(lambda: open_frontier(at, clock), lambda: open_frontier(away, clock))
+
+    return place
+
+
+def redis_url(server: Server) -> str:
+    return f"{server.url}?prefix=weft-{uuid.uuid4().hex}:"
+
+
+KINDS: dict[str, Kind] = {kind: sql(kind) for kind in conftest.DATABASES} | {
+    "redis": served("redis_server", redis_url, "redis://127.0.0.1:1/0"),
+    "dynamodb": served("dynamodb_server", table_url, "dynamodb://weft?region=eu-west-1&endpoint=http://127.0.0.1:1"),
+}

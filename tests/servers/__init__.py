@@ -9,6 +9,7 @@ They start with settings that lose nothing; another setting is an argument: ``po
 A process is found and ended by its id, so servers of the machine itself are never touched. Linux only.
 """
 
+from tests.servers.dynamodb import DYNAMODB
 from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
 from tests.servers.s3 import S3
 from tests.servers.server import Server, ServerFailed, ServerMissing
@@ -18,6 +19,7 @@ __all__ = [
     "Server",
     "ServerFailed",
     "ServerMissing",
+    "dynamodb",
     "mariadb",
     "nginx",
     "postgresql",
@@ -46,6 +48,11 @@ def redis(**settings: str) -> Server:
 def rabbitmq(**settings: str) -> Server:
     """Start RabbitMQ; ``settings`` are those of rabbitmq.conf."""
     return Server(RABBITMQ, settings)
+
+
+def dynamodb() -> Server:
+    """Start a server that speaks as DynamoDB does; ``dynamodb.table_url(…)`` names a table in it."""
+    return Server(DYNAMODB, {})
 
 
 def s3_store() -> Server:

@@ -7,6 +7,7 @@
 --   n:<crawl>:<host>         hash   counts
 --   h:<crawl>                zset   names of its hosts
 --   r:<crawl>                zset   hosts with something queued or leased, by when it is worth looking at them
+--   e:<crawl>                zset   hosts that are held for it, by when their leases end
 --   o:<host>                 hash   f fence, c crawl that holds it, w who, u until, n not before, s state, x unclean,
 --                                   b crawl that waits for it, e until when that one is waited for
 --   g:<host>                 set    what was given to whoever holds it
@@ -96,11 +97,11 @@ local function queue(crawl, host, key, rank, next_at)
   end
 end
 
--- Note when a host that nobody holds is worth looking at, for one crawl.
+-- Note when a host that nobody holds is worth looking at, for one crawl: behind those that wait already.
 local function wake(crawl, host, next_at)
   local due = nil
   if redis.call('EXISTS', of_host('l', crawl, host)) == 1 then
-    due = 0
+    due = now
   else
     local first = redis.call('ZRANGE', of_host('t', crawl, host), 0, 0, 'WITHSCORES')
     due = first[2] and tonumber(first[2])

@@ -43,7 +43,7 @@ class RedisLine:
         Bytes go beside the arguments, as parts: what Redis unpacks must be text.
         """
         text, digest = source_of(script)
-        rest = (0, self._prefix, now, msgpack.encode(arguments), UNSEEN, *parts)
+        rest: Command = (0, self._prefix, now, msgpack.encode(arguments), UNSEEN, *parts)
         try:
             return (await self._asked([("EVALSHA", digest, *rest)]))[0]
         except ReplyError as refusal:

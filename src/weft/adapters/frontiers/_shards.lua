@@ -22,7 +22,7 @@ local function requeue(key, record)
   queue(crawl, host, key, rank, 0)
   count(crawl, host, A.state, -1)
   count(crawl, host, 'q', 1)
-  redis.call('ZADD', P .. 'r:' .. crawl, 'LT', 0, host)
+  redis.call('ZADD', P .. 'r:' .. crawl, 'LT', now, host)
 end
 
 local found, seen, at = {}, 0, A.first

@@ -42,9 +42,8 @@ local function add(host, addresses)
     count(crawl, host, 'q', new)
     redis.call('ZADD', P .. 'h:' .. crawl, 0, host)
     local seen = holding(host)
-    if seen.crawl ~= crawl or seen.ends <= now then
-      redis.call('ZADD', P .. 'r:' .. crawl, 'LT', math.max(due, seen.next_at), host)
-    end
+    local at = seen.crawl == crawl and math.max(seen.ends, now) or math.max(due, seen.next_at)
+    redis.call('ZADD', P .. 'r:' .. crawl, seen.crawl == crawl and 'NX' or 'LT', at, host)
   end
   return new
 end
@@ -133,6 +132,7 @@ end
 local function release(host, next_at, seen)
   put_back(crawl, host)
   redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'u', 0, 'x', 0)
+  redis.call('ZREM', P .. 'e:' .. crawl, host)
   wake(crawl, host, next_at)
   if is_wanted_by_another(seen) then
     wake(seen.wanted_by, host, next_at)
@@ -159,18 +159,35 @@ local function keep(report)
     release(host, next_at, seen)
     return {1, {}}
   end
-  redis.call('ZADD', P .. 'r:' .. crawl, lease_until, host)
+  redis.call('ZADD', P .. 'e:' .. crawl, lease_until, host)
+  local given = {}
   if report[7] > 0 and not is_wanted_by_another(seen) then
-    return {1, give(host, report[7])}
+    given = give(host, report[7])
   end
-  return {1, {}}
+  if redis.call('EXISTS', P .. 'g:' .. host, of_host('l', crawl, host), of_host('t', crawl, host)) > 0 then
+    redis.call('ZADD', P .. 'r:' .. crawl, lease_until, host)
+  else
+    redis.call('ZREM', P .. 'r:' .. crawl, host)
+  end
+  return {1, given}
 end
 
 local function look_again(host, at)
   redis.call('ZADD', P .. 'r:' .. crawl, at, host)
 end
 
--- Whether nobody else has a host, or a claim to it. What one who is gone held is put back.
+-- What one who is gone held is put back.
+local function end_lease(host, seen)
+  put_back(seen.crawl, host)
+  redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'x', 1)
+  redis.call('ZREM', P .. 'e:' .. seen.crawl, host)
+  if is_known(seen.crawl) then
+    wake(seen.crawl, host, seen.next_at)
+  end
+  seen.crawl, seen.unclean = '', true
+end
+
+-- Whether nobody else has a host, or a claim to it.
 local function is_free(host, seen)
   if seen.crawl ~= '' and seen.ends > now then
     if seen.crawl ~= crawl and (seen.wanted_by == crawl or not is_wanted_by_another(seen)) then
@@ -180,15 +197,10 @@ local function is_free(host, seen)
     return false
   end
   if seen.crawl ~= '' then
-    put_back(seen.crawl, host)
-    seen.unclean = true
-    redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'x', 1)
-    if is_known(seen.crawl) then
-      wake(seen.crawl, host, seen.next_at)
-    end
+    end_lease(host, seen)
   end
   if is_wanted_by_another(seen) then
-    look_again(host, seen.wanted_until)
+    look_again(host, math.min(seen.wanted_until, now + LOOK_AGAIN))
     return false
   end
   return true
@@ -219,6 +231,7 @@ local function lease(host)
   end
   redis.call('EXPIRE', where, HOST_SECONDS)
   look_again(host, lease_until)
+  redis.call('ZADD', P .. 'e:' .. crawl, lease_until, host)
   return {host, fence, seen.next_at, redis.call('HGET', where, 's') or '', seen.unclean and 1 or 0, given}
 end
 
@@ -226,8 +239,22 @@ local function has_pages_left()
   return most == 0 or counted_in_all(crawl, 'g') < most
 end
 
+local function end_leases()
+  for _, host in ipairs(redis.call('ZRANGEBYSCORE', P .. 'e:' .. crawl, '-inf', now, 'LIMIT', 0, A.looks)) do
+    local seen = holding(host)
+    if seen.crawl == crawl and seen.ends <= now then
+      end_lease(host, seen)
+    else
+      redis.call('ZREM', P .. 'e:' .. crawl, host)
+    end
+  end
+end
+
 local function lease_hosts()
   local leases, looks = {}, 0
+  if A.hosts > 0 then
+    end_leases()
+  end
   while #leases < A.hosts and looks < A.looks and has_pages_left() do
     local due = redis.call('ZRANGEBYSCORE', P .. 'r:' .. crawl, '-inf', now, 'LIMIT', 0, A.hosts - #leases)
     if #due == 0 then
@@ -242,10 +269,8 @@ local function lease_hosts()
 end
 
 local function ask_again_at()
-  if not has_pages_left() then
-    return counted_in_all(crawl, 'l') > 0 and now + 1000000 or false
-  end
-  local first = redis.call('ZRANGE', P .. 'r:' .. crawl, 0, 0, 'WITHSCORES')
+  local of = has_pages_left() and 'r:' or 'e:'
+  local first = redis.call('ZRANGE', P .. of .. crawl, 0, 0, 'WITHSCORES')
   return first[2] and math.max(tonumber(first[2]), now) or false
 end
 

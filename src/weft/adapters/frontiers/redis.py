@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from weft.adapters.brokers.resp import Address, Command
 from weft.adapters.frontiers import _records as records
 from weft.adapters.frontiers._redis_line import FIRST_PART, RedisLine
+from weft.adapters.frontiers._states import check_requeued
 from weft.clock import Clock, seconds
 from weft.crawl_ports import (
     Counts,
@@ -64,8 +65,8 @@ class RedisFrontier:
             new += (await self._run(crawl, holder, turn, found=chunk))[0]
         *earlier, reports = _report_chunks(turn.reports)
         kept: list[Kept] = []
-        for chunk, is_whole in earlier:
-            answer = await self._run(crawl, holder, turn, found=found, reports=chunk)
+        for some, is_whole in earlier:
+            answer = await self._run(crawl, holder, turn, found=found, reports=some)
             new, found = new + answer[0], []
             kept += map(_kept, answer[1]) if is_whole else ()
         answer = await self._run(crawl, holder, turn, found=found, reports=reports[0], hosts=turn.hosts)
@@ -106,6 +107,7 @@ class RedisFrontier:
         return [_host(*each) for each in zip(names, answers[::2], answers[1::2], strict=True)]
 
     async def requeue(self, crawl: int, state: str) -> int:
+        check_requeued(state)
         asked = {"crawl": str(crawl), "state": records.LETTERS[state], "host": "", "requeue": True}
         at = count = 0
         while at >= 0:
@@ -117,7 +119,7 @@ class RedisFrontier:
         await self._line.ask(("DEL", f"{self._prefix}c:{crawl}"))
         await self._each_host(crawl, forget=True)
         shards = [f"{self._prefix}u:{crawl}:{at}" for at in range(SHARDS)]
-        await self._line.ask(("UNLINK", f"{self._prefix}r:{crawl}", f"{self._prefix}h:{crawl}", *shards))
+        await self._line.ask(("UNLINK", *(f"{self._prefix}{kind}:{crawl}" for kind in "reh"), *shards))
 
     async def close(self) -> None:
         await self._line.close()
