@@ -12,7 +12,7 @@ import msgspec
 import uvloop
 
 from weft import crawl_spec
-from weft.crawls import line
+from weft.crawls import line, ways_out
 from weft.crawls.crawler import Crawler, first_answer
 from weft.crawls.ending import FAILED, LOST, End, leave
 from weft.crawls.talk import HungUp, Refused, Talk
@@ -34,6 +34,7 @@ async def crawl(folder: Path) -> End:
         policy = await first_answer(talk)
         if not (spec.fetching.contact or policy.contact):
             return End(FAILED, "a crawl needs a contact: give fetching.contact or set crawl_contact")
+        await ways_out.check(talk, spec.fetching.proxies)
         crawler = Crawler(spec, policy, talk, folder)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, crawler.stop)

@@ -30,7 +30,9 @@ from weft.crawls.talk import HungUp, Talk
 from weft.crawls.traps import Traps
 from weft.crawls.visits import Visits
 from weft.crawls.warc import WarcWriter
+from weft.crawls.ways_out import put_off, way_out
 from weft.crawls.workbench import Errand, Held, Workbench
+from weft.fetching.detours import PutOff
 from weft.fetching.egress import Egress
 from weft.fetching.exchange import Ask, NoAnswer
 from weft.fetching.urls import canonical, host_of
@@ -66,13 +68,14 @@ class Crawler:
         )
         self.bench = Workbench(spec, self._errands.admit)
         self._dialogue = Dialogue(self.bench, self._ledger, self.stats, policy.lease_seconds)
-        self._egress = Egress(
+        egress = Egress(
             Guard(policy.allowed_networks),
             user_agent=who.user_agent,
             verify_tls=spec.fetching.verify_tls,
             http2=spec.fetching.http2,
             connections_per_host=spec.politeness.at_once_per_host,
         )
+        self._egress = way_out(egress, spec.fetching.proxies)
         self._news = asyncio.Event()
         self._stopping = ""
         for url in spec.sitemaps:
@@ -200,7 +203,9 @@ class Crawler:
         if at - held.complained_at > COMPLAIN_EVERY:
             held.complained_at = at
             log.info("%s: %s", work.url, problem)
-        if not isinstance(work, Errand):
+        if isinstance(problem, PutOff) and not isinstance(work, Errand):
+            put_off(held, work, problem, self._spec.fetching.retries, self._ledger, self.stats)
+        elif not isinstance(work, Errand):
             self._visits.missed(held, work, problem)
         elif work.is_probe:
             self._visits.probed(work.url, None)

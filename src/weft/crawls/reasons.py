@@ -46,6 +46,8 @@ REASONS = {
     "headers": "the headers of the answer are too many or too large",
     "too_large": "it is larger than what is kept of a page",
     "proxy": "the proxy did not do its part",
+    "blocked": "its site lets nobody through by the ways that were tried",
+    "site_paused": "its site has blocked every way; it is asked again later",
     "url": "it is no address of the web",
 }
 TRAPS = frozenset(("url_length", "segments", "repeats", "pattern", "calendar", "near_duplicates"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from weft.clock import SECOND, Moment
-from weft.fetching.exchange import Exit
+from weft.fetching.exchange import Exit, NoAnswer
 from weft.fetching.exits import Health, Rota
 from weft.fetching.proxy_plan import BLOCKS, Plan, PlannedExit, Rule, Verdict
 from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned, SiteStanding, Used
@@ -111,11 +111,16 @@ class Ways:
                     await self._urgent.wait()
             self._urgent.clear()
             if self._used:
-                await self._turn([])
+                with suppress(NoAnswer):
+                    await self._turn([])
 
     async def tell_all(self) -> None:
         if self._used:
             await self._turn([])
+
+    def covers(self, site: str) -> bool:
+        """Whether there may be another way to a site than the direct one."""
+        return self._plan is not None and self._plan.covers(site)
 
     @property
     def rules(self) -> tuple[Rule, ...]:

@@ -1,0 +1,78 @@
+"""The ways out of a process that crawls, where its spec names a proxy plan.
+
+They are asked for over a line of their own to the worker, beside that of the frontier.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft.clock import seconds
+from weft.crawl_ports import FAILED, QUEUED, Given, Outcome
+from weft.crawls.ledger import Ledger
+from weft.crawls.line import SOCKET
+from weft.crawls.model import CrawlTurn, Question
+from weft.crawls.stats import Stats
+from weft.crawls.steady import steady
+from weft.crawls.talk import HungUp, Refused, Talk
+from weft.crawls.workbench import Held
+from weft.fetching.detours import Detours, PutOff
+from weft.fetching.egress import Egress
+from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
+from weft.fetching.ways import Ways
+
+LONGEST_PAUSE_SECONDS = 600.0
+"""A site that has blocked every way is looked at again after so long."""
+AGAIN_SECONDS = 60.0
+
+
+def way_out(egress: Egress, plan: str) -> Egress | Detours:
+    """The egress itself where no proxy plan is named."""
+    return Detours(egress, Ways(plan, (line := _Line()).ask), line.close) if plan else egress
+
+
+async def check(talk: Talk, plan: str) -> None:
+    """Raise ``Refused`` where there is no such plan, or a secret of it is missing."""
+    if plan:
+        await talk.ask(Question(CrawlTurn(proxies=ProxyTurn(plan))))
+
+
+def put_off(held: Held, given: Given, problem: PutOff, retries: int, ledger: Ledger, stats: Stats) -> None:
+    """A site blocks the way, or has blocked all of them: again, by another way or later."""
+    at, wait = steady(), min(problem.seconds, LONGEST_PAUSE_SECONDS)
+    held.saved = False
+    stats.problems += 1
+    ledger.settled += 1
+    if wait:
+        held.manners.block(at + seconds(wait))
+        outcome = Outcome(given.key, QUEUED, problem.kind, 0, held.manners.due(), given.tries)
+    elif given.tries >= retries:
+        outcome = Outcome(given.key, FAILED, problem.kind, tries=given.tries + 1, fetched_at=at)
+    else:
+        stats.retries += 1
+        outcome = Outcome(given.key, QUEUED, problem.kind, 0, held.manners.due(), given.tries + 1)
+    held.outcomes.append(outcome)
+
+
+class _Line:
+    """Opened when the first question is asked."""
+
+    def __init__(self) -> None:
+        self._talk: Talk | None = None
+
+    async def ask(self, turn: ProxyTurn) -> ProxyTurned:
+        if self._talk is None:
+            talk = Talk(Path(SOCKET))
+            await talk.open()
+            self._talk = talk
+        try:
+            answer = await self._talk.ask(Question(CrawlTurn(proxies=turn)))
+        except Refused as problem:  # somebody has deleted the plan meanwhile, or a secret of it
+            raise PutOff("site_paused", str(problem), AGAIN_SECONDS) from problem
+        if answer.turned is None or answer.turned.proxies is None:
+            raise HungUp("the run is somebody else's by now")
+        return answer.turned.proxies
+
+    async def close(self) -> None:
+        if self._talk is not None:
+            await self._talk.close()
