@@ -82,12 +82,12 @@ class Guard:
         name = host.rstrip(".").lower()
         if name in METADATA_NAMES:
             raise RefusedAddress(host, "the keys of a cloud")
-        if (literal := _literal(host)) is not None:
-            self.check(str(literal))
+        if (address := literal(host)) is not None:
+            self.check(str(address))
 
     def _reason(self, address: str) -> str:
         """Why an address is closed; empty: it is open."""
-        read = _literal(address)
+        read = literal(address)
         return self._why_closed(read) if read is not None else "no network at all: it is no address"
 
     def _why_closed(self, address: Address) -> str:
@@ -127,7 +127,7 @@ def _carried(address: Address) -> Iterator[IPv4Address]:
         yield IPv4Address(number & 0xFFFFFFFF)
 
 
-def _literal(host: str) -> Address | None:
+def literal(host: str) -> Address | None:
     """The address that is meant, without brackets and zone; None: it is a name."""
     text = host.removeprefix("[").removesuffix("]").partition("%")[0]
     try:

@@ -7,7 +7,7 @@ import socket
 from collections import OrderedDict
 from typing import Protocol
 
-from weft.addresses import Guard, RefusedAddress
+from weft.addresses import Guard, RefusedAddress, literal
 from weft.fetching.exchange import NoAnswer
 
 KEPT_SECONDS = 60.0
@@ -62,7 +62,7 @@ class CheckedNames:
     async def _look_up(self, host: str, port: int) -> list[str]:
         try:
             self._guard.check_name(host)
-            found = await self._resolver.resolve(host, port)
+            found = [host] if literal(host) is not None else await self._resolver.resolve(host, port)
             for address in found:
                 self._guard.check(address)
         except RefusedAddress as problem:
