@@ -19,6 +19,10 @@ Texts = Annotated[tuple[Text, ...], Meta(max_length=10_000)]
 Patterns = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(max_length=100)]
 
 
+PAGES = "pages"
+"""The dataset of pages, where a spec names no other."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of a spec."""
 
@@ -177,7 +181,7 @@ class CrawlSpec(Part, frozen=True):
     """The name of the crawl that gets what this one discovers."""
     spread: Annotated[int, Meta(ge=0, le=1_000)] = 0
     """In how many runs it is done at once; 0: in as many as there are workers."""
-    dataset: Annotated[str, Meta(max_length=100)] = "pages"
+    dataset: Annotated[str, Meta(max_length=100)] = PAGES
     crawl: Count = 0
     """The crawl that this run does a share of; 0: one of its own."""
     scope: Scope = Scope()

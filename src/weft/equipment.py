@@ -25,10 +25,13 @@ from weft.workers.echo import Echo
 from weft.workers.environments import Environments
 from weft.workers.folder import run_folders
 from weft.workers.habits import Habits
-from weft.workers.item_spool import has_items
+from weft.workers.left_behind import is_worth_keeping
 from weft.workers.protocol import Card
 
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
+
+HOST_LEASES = 3.0
+"""How many times as long as a run a host stays with who says nothing: whoever goes on there waits for it."""
 
 open_executor = cache(registry.open_executor)
 open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
@@ -46,7 +49,7 @@ def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
 
 def policy_of(config: Config) -> Policy:
     """What crawls are allowed here, and whom they name."""
-    return Policy(config.crawl_contact, config.allowed_network_set, config.limiter)
+    return Policy(config.crawl_contact, config.allowed_network_set, config.limiter, HOST_LEASES * config.lease_seconds)
 
 
 def door_policy(config: Config) -> Policy:
@@ -85,12 +88,12 @@ def habits_of(config: Config, name: str, listen_seconds: float = 0.0) -> Habits:
 def sweep(folder: Path) -> int:
     """End what an earlier worker of this name left running when it was killed; return how many runs that were.
 
-    Folders with items stay: the next worker stores those first (``workers/left_behind.py``).
+    Folders with items or raw pages stay: the next worker stores those first (``workers/left_behind.py``).
     """
     swept = 0
     for left in run_folders(folder):
         # What runs of deployed code say of their processes is theirs to change; their mark is not.
         swept += bool(sweep_at_once(left) or (left.parent == folder and sweep_group(left)))
-        if not has_items(left):
+        if not is_worth_keeping(left, folder):
             remove(left)
     return swept

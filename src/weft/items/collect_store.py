@@ -30,7 +30,7 @@ def executed_by(tx: Transaction, places: Collection[Place], worker_id: int, work
     """Those attempts that ``worker_id`` holds or has surely executed under an earlier id, with their run."""
     runs, attempts = schema.runs, schema.attempts
     ids = {run_id for run_id, _ in places}
-    wanted = select(runs.c.id, runs.c.project, runs.c.task, runs.c.task_id, runs.c.spec, runs.c.attempt)
+    wanted = select(runs.c.id, runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind, runs.c.spec, runs.c.attempt)
     wanted = wanted.add_columns(runs.c.lease_worker, runs.c.worker, runs.c.started_at).where(runs.c.id.in_(ids))
     found = {row.id: row for row in tx.rows(wanted)}
     holders = {worker_id, *same_key(tx, worker_id, {row.lease_worker for row in found.values()})}

@@ -10,6 +10,7 @@ import msgspec
 
 from weft import events
 from weft.clock import SECOND, Clock, Moment
+from weft.crawl_spec import PAGES
 from weft.db.database import Database, Transaction
 from weft.events import Fact
 from weft.items import collect_store as store
@@ -110,7 +111,7 @@ class _Spec(msgspec.Struct):
 
 def _dataset_name(run: Any) -> str:
     spec = msgspec.json.decode(run.spec, type=_Spec).spec
-    name = spec.get("dataset") or spec.get("spider") or run.task
+    name = spec.get("dataset") or (PAGES if run.kind == "crawl" else spec.get("spider")) or run.task
     return storable(str(name))[:LONGEST_NAME]
 
 
