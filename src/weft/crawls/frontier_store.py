@@ -42,7 +42,7 @@ def ids_of(tx: Transaction, names: Collection[str]) -> dict[str, int]:
     """The ids of hosts that are known."""
     if not names:
         return {}
-    return {row.name: row.id for row in _ids_of().rows(tx, {"names": list(names)})}
+    return {name: host_id for host_id, name in _ids_of().rows(tx, {"names": list(names)})}
 
 
 @cache
@@ -63,7 +63,7 @@ def enter(tx: Transaction, names: Collection[str]) -> dict[str, int]:
 def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
     """Have a line for a crawl on each of these hosts."""
     rows = _lines_of().rows(tx, {"crawl": crawl, "ids": list(names)})
-    missing = sorted(set(names) - {row.host_id for row in rows})
+    missing = sorted(set(names) - {row[0] for row in rows})
     if missing:
         new = [{"crawl_id": crawl, "host_id": host_id, "name": names[host_id], **NEW_LINE} for host_id in missing]
         insert_missing_many(tx, crawl_hosts, new)
@@ -137,7 +137,7 @@ def _due(leased_only: bool) -> Ready:
 
 def states(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
     """What is kept of the politeness of hosts."""
-    return {row.id: row.state for row in _states().rows(tx, {"ids": list(ids)})} if ids else {}
+    return dict(_states().rows(tx, {"ids": list(ids)})) if ids else {}
 
 
 @cache

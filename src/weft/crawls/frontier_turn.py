@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.clock import Moment, seconds
-from weft.crawl_ports import Found, Given, HostLease, HostReport, Kept, Outcome, Turn, Turned
+from weft.crawl_ports import Found, Given, HostLease, HostReport, Kept, Limits, Outcome, Turn, Turned
 from weft.crawls import frontier_store as hosts
 from weft.crawls import url_store as urls
 from weft.crawls.host_line import LOOK_AGAIN, NEVER, HostLine
@@ -23,10 +23,10 @@ Wanted = list[tuple[HostLine, int]]
 class FrontierTurn:
     """Everything that one turn has read and not written yet."""
 
-    def __init__(self, tx: Transaction, crawl: int, holder: str, turn: Turn, now: Moment) -> None:
+    def __init__(self, tx: Transaction, crawl: int, holder: str, turn: Turn, now: Moment, limits: Limits) -> None:
         self._tx, self._crawl, self._holder, self._turn, self._now = tx, crawl, holder, turn, now
         self._until = now + seconds(turn.lease_seconds)
-        self._limits = hosts.limits(tx, crawl)
+        self._limits = limits
         self._given_before = 0
         self._lines: dict[int, HostLine] = {}
         """All that are locked, by the id of the host."""

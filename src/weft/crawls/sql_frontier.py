@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from weft.clock import Clock
+from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import FAILED, SKIPPED, Counts, Known, KnownHost, Limits, Turn, Turned
 from weft.crawls import frontier_store, known_store
 from weft.crawls.frontier_turn import FrontierTurn
@@ -22,23 +22,38 @@ MOST_AT_ONCE = 2_000
 """How many addresses one transaction changes where all of a crawl are changed."""
 
 
+LIMITS_COUNT: Moment = SECOND
+"""How long limits count that were read, until another process's are seen."""
+
+
 class SqlFrontier:
     """Any number of processes may have one on the same database."""
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
         self._ids: dict[str, int] = {}
+        self._limits: dict[int, tuple[Limits, Moment]] = {}
 
     async def open(self, crawl: int, limits: Limits) -> None:
         await self._transact(lambda tx: frontier_store.set_limits(tx, crawl, limits))
+        self._limits.pop(crawl, None)
 
     async def turn(self, crawl: int, holder: str, turn: Turn) -> Turned:
         def work(tx: Transaction) -> Turned:
-            turned, ids = FrontierTurn(tx, crawl, holder, turn, self._clock()).make(self._ids)
+            at = self._clock()
+            made = FrontierTurn(tx, crawl, holder, turn, at, self._limits_of(tx, crawl, at))
+            turned, ids = made.make(self._ids)
             tx.after_commit(lambda: self._remember(ids))
             return turned
 
         return await self._transact(work)
+
+    def _limits_of(self, tx: Transaction, crawl: int, at: Moment) -> Limits:
+        limits, read_at = self._limits.get(crawl, (Limits(), -LIMITS_COUNT))
+        if at - read_at >= LIMITS_COUNT:
+            limits = frontier_store.limits(tx, crawl)
+            self._limits[crawl] = limits, at
+        return limits
 
     def _remember(self, ids: dict[str, int]) -> None:
         if len(self._ids) > MOST_HOSTS:
@@ -72,6 +87,7 @@ class SqlFrontier:
     async def forget(self, crawl: int) -> None:
         while await self._transact(lambda tx: known_store.forget(tx, crawl, MOST_AT_ONCE)):
             pass
+        self._limits.pop(crawl, None)
 
     async def close(self) -> None:
         """The database is not its own to close."""

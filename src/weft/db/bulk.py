@@ -29,6 +29,7 @@ from sqlalchemy import Sequence as IdSequence
 
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.db.plain import Ready
 
 Row = Mapping[str, Any]
 
@@ -77,7 +78,7 @@ def insert_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
     if len(rows) == 1:
         tx.execute(_insert(table), rows[0])
     elif tx.connection.dialect.name == "postgresql":
-        tx.execute(_insert_from_json(table, names), {"given": msgspec.json.encode(rows).decode()})
+        _insert_from_json(table, names).run(tx, {"given": msgspec.json.encode(rows).decode()})
     else:
         sql, order = _insert_sql(tx, table, names)
         tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows])
@@ -105,10 +106,10 @@ def update_many(
     changed = tuple(name for name in rows[0] if name not in match)
     if len(rows) == 1:
         values = {f"m_{name}" if name in match else f"v_{name}": value for name, value in rows[0].items()}
-        return tx.execute(_update_cached(table, changed, match, extra, stays), values).rowcount
+        return _update_cached(table, changed, match, extra, stays).run(tx, values)
     if tx.connection.dialect.name == "postgresql":
         statement = _update_from_json(table, changed, match, extra, stays)
-        return tx.execute(statement, {"given": msgspec.json.encode(rows).decode()}).rowcount
+        return statement.run(tx, {"given": msgspec.json.encode(rows).decode()})
     sql, order = _update_sql(tx, table, changed, match, extra, stays)
     return tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows]).rowcount
 
@@ -145,7 +146,7 @@ def insert_missing_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> N
     if len(rows) == 1:
         insert_missing(tx, table, rows[0])
     elif rows and tx.connection.dialect.name == "postgresql":
-        tx.execute(_missing_from_json(table, tuple(rows[0])), {"given": msgspec.json.encode(rows).decode()})
+        _missing_from_json(table, tuple(rows[0])).run(tx, {"given": msgspec.json.encode(rows).decode()})
     elif rows:
         sql, order = _insert_sql(tx, table, tuple(rows[0]))
         ignoring = "INSERT OR IGNORE" if tx.connection.dialect.name == "sqlite" else "INSERT IGNORE"
@@ -188,13 +189,13 @@ def _positional(dialect: Any) -> Any:
     return dialect if dialect.positional else type(dialect)(paramstyle="format")
 
 
-_updates: dict[tuple[Any, ...], Update] = {}
+_updates: dict[tuple[Any, ...], Ready] = {}
 
 
-def _update_cached(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Update:
+def _update_cached(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Ready:
     key = (table.name, changed, match, id(extra), stays)
     if key not in _updates:
-        _updates[key] = _update(table, changed, match, extra, stays)
+        _updates[key] = Ready(_update(table, changed, match, extra, stays))
     return _updates[key]
 
 
@@ -209,34 +210,34 @@ def _or_as_it_is(table: Table, values: Mapping[str, Any], stays: str) -> Mapping
     return {name: func.coalesce(value, table.c[name]) if name == stays else value for name, value in values.items()}
 
 
-_from_json: dict[tuple[Any, ...], Any] = {}
+_from_json: dict[tuple[Any, ...], Ready] = {}
 """Statements whose making costs more than their running."""
 
 
-def _insert_from_json(table: Table, names: tuple[str, ...]) -> Any:
+def _insert_from_json(table: Table, names: tuple[str, ...]) -> Ready:
     key = (table.name, names)
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in names])
-        _from_json[key] = insert(table).from_select(list(names), select(*source.c))
+        _from_json[key] = Ready(insert(table).from_select(list(names), select(*source.c)))
     return _from_json[key]
 
 
-def _missing_from_json(table: Table, names: tuple[str, ...]) -> Any:
+def _missing_from_json(table: Table, names: tuple[str, ...]) -> Ready:
     key = (table.name, names, "missing")
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in names])
         made = import_module("sqlalchemy.dialects.postgresql").insert(table)
-        _from_json[key] = made.from_select(list(names), select(*source.c)).on_conflict_do_nothing()
+        _from_json[key] = Ready(made.from_select(list(names), select(*source.c)).on_conflict_do_nothing())
     return _from_json[key]
 
 
-def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Any:
+def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, ...], extra: Any, stays: str) -> Ready:
     key = (table.name, changed, match, id(extra), stays)
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in (*match, *changed)])
         condition = [table.c[name] == source.c[name] for name in match] + ([] if extra is None else [extra])
         values = _or_as_it_is(table, {name: source.c[name] for name in changed}, stays)
-        _from_json[key] = update(table).where(*condition).values(values)
+        _from_json[key] = Ready(update(table).where(*condition).values(values))
     return _from_json[key]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import JSON, BigInteger, BindParameter, Column, Select, Text, bindparam, cast, func, select, true
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import visitors
 
 from weft.db.database import Transaction
@@ -37,21 +36,8 @@ class Each:
             return []
         dialect = tx.connection.dialect.name
         if dialect == "postgresql":
-            return list(self._beside.rows(tx, {"given": msgspec.json.encode(given).decode()}))
-        return self._one_by_one(tx, given) if dialect == "sqlite" else self._together(tx, given)
-
-    def _one_by_one(self, tx: Transaction, given: Sequence[Row]) -> Found:
-        sql, order, same = self._plain.text(tx)
-        cursor, found = tx.connection.connection.cursor(), []
-        values: tuple[Any, ...] = ()
-        try:
-            for row in given:
-                values = tuple([row[name] if name in row else same[name] for name in order])
-                found += cursor.execute(sql, values).fetchall()
-        except tx.connection.dialect.loaded_dbapi.Error as problem:
-            kind = tx.connection.dialect.loaded_dbapi.Error
-            raise DBAPIError.instance(sql, values, problem, kind, dialect=tx.connection.dialect) from problem
-        return found
+            return self._beside.rows(tx, {"given": msgspec.json.encode(given).decode()})
+        return self._plain.each(tx, given) if dialect == "sqlite" else self._together(tx, given)
 
     def _together(self, tx: Transaction, given: Sequence[Row]) -> Found:
         found: Found = []

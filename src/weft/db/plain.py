@@ -7,10 +7,12 @@ one that stands behind ``in_`` (``expanding=True``) takes a list.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import BigInteger, Select
+from sqlalchemy import BigInteger
+from sqlalchemy.exc import DBAPIError
 
 from weft.db.database import Transaction
 
@@ -21,15 +23,33 @@ Text = tuple[str, tuple[str, ...], Mapping[str, Any]]
 
 
 class Ready:
-    """A question, compiled for each kind of database that it is asked of."""
+    """A statement, compiled for each kind of database that it is told."""
 
-    def __init__(self, question: Select[Any]) -> None:
-        self._question = question
+    def __init__(self, statement: Any) -> None:
+        self._statement = statement
         self._texts: dict[str, Text] = {}
 
-    def rows(self, tx: Transaction, values: Mapping[str, Any]) -> Sequence[Any]:
-        sql, bound = self.bound(tx, values)
-        return tx.connection.exec_driver_sql(sql, bound).fetchall()
+    def rows(self, tx: Transaction, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """What a question finds."""
+        with _cursor(tx) as cursor:
+            cursor.execute(*self.bound(tx, values))
+            return list(cursor.fetchall())
+
+    def run(self, tx: Transaction, values: Mapping[str, Any]) -> int:
+        """How many rows it has changed."""
+        with _cursor(tx) as cursor:
+            cursor.execute(*self.bound(tx, values))
+            return int(cursor.rowcount)
+
+    def each(self, tx: Transaction, given: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        """What a question finds for one after another."""
+        sql, order, same = self.text(tx)
+        found: list[tuple[Any, ...]] = []
+        with _cursor(tx) as cursor:
+            for values in given:
+                cursor.execute(sql, tuple([values[name] if name in values else same[name] for name in order]))
+                found += cursor.fetchall()
+        return found
 
     def bound(self, tx: Transaction, values: Mapping[str, Any]) -> tuple[str, Any]:
         """The statement with its values."""
@@ -56,11 +76,32 @@ class Ready:
 
     def _compiled(self, dialect: Any) -> Text:
         if dialect.name == "postgresql":
-            compiled: Any = self._question.compile(dialect=dialect)
+            compiled: Any = self._statement.compile(dialect=dialect)
             return LIST.sub(lambda found: _any_of(compiled, found[1]), str(compiled)), (), compiled.params
         with_order = dialect if dialect.positional else type(dialect)(paramstyle="format")
-        compiled = self._question.compile(dialect=with_order)
+        compiled = self._statement.compile(dialect=with_order)
         return str(compiled), tuple(compiled.positiontup), compiled.params
+
+
+@contextmanager
+def _cursor(tx: Transaction) -> Iterator[Any]:
+    """A cursor of the driver's own, whose errors are as all others."""
+    connection = tx.connection
+    if not connection.in_transaction():  # a statement of SQLAlchemy's begins one by itself
+        connection.begin()
+    cursor: Any = connection.connection.cursor()
+    try:
+        yield cursor
+    except connection.dialect.loaded_dbapi.Error as problem:
+        is_lost = connection.dialect.is_disconnect(problem, connection.connection.dbapi_connection, cursor)
+        if is_lost:
+            connection.invalidate(problem)
+        kind, dialect = connection.dialect.loaded_dbapi.Error, connection.dialect
+        raise DBAPIError.instance(
+            None, None, problem, kind, connection_invalidated=is_lost, dialect=dialect
+        ) from problem
+    finally:
+        cursor.close()
 
 
 def _any_of(compiled: Any, name: str) -> str:

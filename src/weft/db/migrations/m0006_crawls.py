@@ -98,7 +98,6 @@ crawl_hosts = _table(
     Column("taken", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     PrimaryKeyConstraint("crawl_id", "host_id"),
-    Index("crawl_hosts_by_name", "crawl_id", "name"),
 )
 sparse("crawl_hosts_waiting", crawl_hosts.c.waiting, crawl_hosts.c.ready_at, crawl_hosts.c.host_id)
 

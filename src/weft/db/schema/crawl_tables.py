@@ -74,7 +74,6 @@ crawl_hosts = table(
     Column("taken", BigInteger, nullable=False),  # how many were given, without those that came back unfetched
     Column("size", BigInteger, nullable=False),
     PrimaryKeyConstraint("crawl_id", "host_id"),
-    Index("crawl_hosts_by_name", "crawl_id", "name"),
 )
 sparse("crawl_hosts_waiting", crawl_hosts.c.waiting, crawl_hosts.c.ready_at, crawl_hosts.c.host_id)
 
