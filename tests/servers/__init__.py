@@ -13,7 +13,7 @@ from tests.servers.dynamodb import DYNAMODB
 from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
 from tests.servers.s3 import S3
 from tests.servers.server import Server, ServerFailed, ServerMissing
-from tests.servers.watchers import NGINX, PROMETHEUS
+from tests.servers.watchers import NGINX, PROMETHEUS, TINYPROXY
 
 __all__ = [
     "Server",
@@ -27,6 +27,7 @@ __all__ = [
     "rabbitmq",
     "redis",
     "s3_store",
+    "tinyproxy",
 ]
 
 
@@ -68,3 +69,8 @@ def nginx(site: str) -> Server:
 def prometheus(configuration: str, key: str) -> Server:
     """Start Prometheus with this as its prometheus.yml, and ``key`` in the file that it names."""
     return Server(PROMETHEUS, {"configuration": configuration, "key": key})
+
+
+def tinyproxy(**settings: str) -> Server:
+    """Start a proxy that wants a login (``login``) and asks from an address of its own (``from_address``)."""
+    return Server(TINYPROXY, settings)

@@ -1,4 +1,4 @@
-"""Servers that stand beside weft and keep nothing of it: nginx before gateways, Prometheus that looks at them."""
+"""Servers that stand beside weft and keep nothing of it: nginx before gateways, Prometheus, a proxy for crawls."""
 
 from tests.servers.certificate import self_signed
 from tests.servers.kinds import says
@@ -94,4 +94,40 @@ PROMETHEUS = Kind(
     prepare=prepare_prometheus,
     command=prometheus_command,
     answers=prometheus_answers,
+)
+
+
+TINYPROXY_CONFIGURATION = """
+Port {port}
+Listen 127.0.0.1
+Bind {from_address}
+BasicAuth {login}
+Timeout 60
+MaxClients 20
+LogLevel Warning
+"""
+
+
+def prepare_tinyproxy(server: Server) -> None:
+    configuration = TINYPROXY_CONFIGURATION.format(port=server.port, **server.settings)
+    (server.directory / "tinyproxy.conf").write_text(configuration)
+
+
+def tinyproxy_command(server: Server) -> list[str]:
+    return [server.programs["tinyproxy"], "-d", "-c", str(server.directory / "tinyproxy.conf")]
+
+
+def tinyproxy_answers(server: Server) -> bool:
+    """Who does not say who it is gets 407."""
+    return says(server.port, b"GET http://localhost/ HTTP/1.0\r\n\r\n", b" 407 ")
+
+
+TINYPROXY = Kind(
+    name="tinyproxy",
+    programs=("tinyproxy",),
+    url="http://127.0.0.1:{port}",
+    settings={"login": "weft secret-of-tests", "from_address": "127.0.0.77"},
+    prepare=prepare_tinyproxy,
+    command=tinyproxy_command,
+    answers=tinyproxy_answers,
 )
