@@ -15,13 +15,27 @@ from msgspec.structs import replace
 from tests.agent.starting import AGENT, Run, write_order
 from weft import clock
 from weft.crawl_ports import Counts, Limits
-from weft.crawls.line import SOCKET, receive, send
+from weft.crawls.line import receive, send
 from weft.crawls.model import Answer, CrawlTurned, Question
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.db.database import Database
+from weft.workers.frontier_pipes import piped
 
 CRAWL = 1
 QUICK = {"DOWNLOAD_DELAY": 0, "FRONTIER_LEASE_SECONDS": 1.0, "RETRY_TIMES": 2}
+
+
+class Holder:
+    """Answers one run."""
+
+    def __init__(self, shared: Shared, name: str) -> None:
+        self._shared, self._name = shared, name
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await receive(reader)
+            answer = await self._shared.answer(self._name, msgspec.json.decode(head, type=Question))
+            await send(writer, msgspec.json.encode(answer))
 
 
 class Shared:
@@ -41,9 +55,8 @@ class Shared:
     async def begin(self, name: str, spider: str = "walker", **order: Any) -> tuple[Run, asyncio.subprocess.Process]:
         """Start a run of the spider in a process of its own."""
         order["settings"] = {**QUICK, **order.get("settings", {})}
-        folder = write_order(self._home / name, self._code, spider, **{"frontier": "walk", **order})
-        server = await asyncio.start_unix_server(lambda *line: self._talk(name, *line), folder / SOCKET)
-        self._closing.callback(server.close)
+        folder = write_order(self._home / name, self._code, spider, **{"frontier": True, **order})
+        await self._closing.enter_async_context(piped(Holder(self, name), folder))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(AGENT), "run", str(folder)),
             stdout=asyncio.subprocess.PIPE,
@@ -60,18 +73,7 @@ class Shared:
     async def run(self, name: str, spider: str = "walker", **order: Any) -> Run:
         return await self.end(*await self.begin(name, spider, **order))
 
-    async def _talk(self, holder: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head, _ = await receive(reader)
-                answer = await self._answer(holder, msgspec.json.decode(head, type=Question))
-                await send(writer, msgspec.json.encode(answer))
-        except (EOFError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    async def _answer(self, holder: str, question: Question) -> Answer:
+    async def answer(self, holder: str, question: Question) -> Answer:
         if question.asked is None:
             return Answer()
         self.holders.add(holder)

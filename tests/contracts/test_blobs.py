@@ -43,6 +43,20 @@ async def test_what_was_put_is_got(blobs: Blobs, data: bytes) -> None:
     assert await blobs.get("logs/12/1.log") == data
 
 
+@pytest.mark.parametrize("size", [0, 5, 20 << 20], ids=["empty", "short", "in parts"])
+async def test_a_file_is_put_as_it_is_and_stays(blobs: Blobs, tmp_path: Path, size: int) -> None:
+    file, data = tmp_path / "pages", (bytes(range(256)) * (size // 256 + 1))[:size]
+    file.write_bytes(data)
+    await blobs.put_file("crawls/7/warc/a.warc.gz", file)
+    assert (await blobs.get("crawls/7/warc/a.warc.gz") == data, file.read_bytes() == data) == (True, True)
+
+
+async def test_a_part_is_read_without_the_rest(blobs: Blobs) -> None:
+    await blobs.put("a", b"0123456789")
+    assert [await blobs.get_part("a", start, 4) for start in (0, 3, 8, 10, 20)] == [b"0123", b"3456", b"89", b"", b""]
+    assert await blobs.get_part("b", 0, 4) is None
+
+
 async def test_an_absent_key_is_none(blobs: Blobs) -> None:
     await blobs.put("logs/12/1.log", b"x")
     for absent in ("nothing", "logs", "logs/12", "logs/12/2.log", "logs/12/1.log/deeper"):

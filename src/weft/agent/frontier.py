@@ -1,14 +1,14 @@
 """The line to the worker, over which a run shares its frontier with others: ``crawls/line.py`` in a thread.
 
-A thread of its own, because a spider may run on any reactor or on none. It asks one question at a time, and the same
-again for as long as nobody answers: a turn that is made twice does no harm.
+A thread of its own, because a spider may run on any reactor or on none; named pipes, because its walls let it open no
+socket. It asks one question at a time, and the same again for as long as nobody answers: a turn that is made twice
+does no harm.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import struct
 import threading
 import time
@@ -19,8 +19,8 @@ from typing import Any
 
 LENGTHS = struct.Struct(">II")
 LARGEST = 64 << 20
-LONGEST_PATH = 100
-"""Characters that the path of a socket may have, everywhere."""
+QUESTIONS, ANSWERS = "frontier.ask", "frontier.answer"
+"""The pipes in the run's folder."""
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 5.0
 
@@ -32,19 +32,19 @@ Then = Callable[[Answer], None]
 class Unreachable(Exception):
     """Nobody answers at the other end of the line."""
 
-    def __init__(self, path: str, why: object) -> None:
-        super().__init__(f"the frontier of the run does not answer at {path} ({why})")
+    def __init__(self, folder: str, why: object) -> None:
+        super().__init__(f"the frontier does not answer in {folder} ({why})")
 
 
 class Line:
     """``call`` runs a function in the thread of the crawl."""
 
-    def __init__(self, path: str, call: Callable[..., Any]) -> None:
-        self._path, self._call = path, call
+    def __init__(self, folder: str, call: Callable[..., Any]) -> None:
+        self._folder, self._call = folder, call
         self._questions: SimpleQueue[tuple[bytes, Then] | None] = SimpleQueue()
         self._answers: deque[tuple[Then, Answer]] = deque()
         self._unanswered = b""
-        self._socket: socket.socket | None = None
+        self._pipes: tuple[int, int] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._answer_all, name="weft-frontier", daemon=True)
 
@@ -82,8 +82,8 @@ class Line:
             return None
 
     def close(self) -> None:
-        if self.hush(0) and self._socket is not None:
-            self._socket.close()
+        if self.hush(0):
+            self._hang_up()
 
     def _answer_all(self) -> None:
         while True:
@@ -113,24 +113,28 @@ class Line:
                 return answer
             over = self._closing.is_set() if deadline is None else time.monotonic() + wait > deadline
             if over:
-                raise Unreachable(self._path, answer["problem"])
+                raise Unreachable(self._folder, answer["problem"])
             self._closing.wait(wait) if deadline is None else time.sleep(wait)
             wait = min(wait * 2, LONGEST_RETRY_SECONDS)
 
     def _try(self, question: bytes) -> Answer:
         try:
-            if self._socket is None:
-                self._socket = _connected(self._path)
-            self._socket.sendall(question)
-            head, tail = LENGTHS.unpack(_received(self._socket, LENGTHS.size))
-            answer: Answer = json.loads(_received(self._socket, head))
-            _received(self._socket, tail)
+            if self._pipes is None:
+                self._pipes = _opened(self._folder)
+            writes, reads = self._pipes
+            _send(writes, question)
+            head, tail = LENGTHS.unpack(_received(reads, LENGTHS.size))
+            answer: Answer = json.loads(_received(reads, head))
+            _received(reads, tail)
         except (OSError, ValueError) as error:
-            if self._socket is not None:
-                self._socket.close()
-            self._socket = None
+            self._hang_up()
             return {"problem": str(error)}
         return answer
+
+    def _hang_up(self) -> None:
+        for end in self._pipes or ():
+            os.close(end)
+        self._pipes = None
 
 
 def _frame(question: dict[str, Any]) -> bytes:
@@ -138,23 +142,32 @@ def _frame(question: dict[str, Any]) -> bytes:
     return LENGTHS.pack(len(words), 0) + words
 
 
-def _connected(path: str) -> socket.socket:
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _opened(folder: str) -> tuple[int, int]:
+    """Where to write questions and where to read answers; an error where the worker has neither open."""
+    ends = []
     try:
-        near = os.path.relpath(path)
-        line.connect(path if len(path) <= LONGEST_PATH else near)
-    except BaseException:
-        line.close()
+        for name, way in ((QUESTIONS, os.O_WRONLY), (ANSWERS, os.O_RDONLY)):
+            ends.append(os.open(os.path.join(folder, name), way | os.O_NONBLOCK | os.O_CLOEXEC))
+            os.set_blocking(ends[-1], True)
+    except OSError:
+        for end in ends:
+            os.close(end)
         raise
-    return line
+    return ends[0], ends[1]
 
 
-def _received(line: socket.socket, count: int) -> bytes:
+def _send(pipe: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(pipe, left) :]
+
+
+def _received(pipe: int, count: int) -> bytes:
     if count > LARGEST:
         raise ValueError(f"a frame of {count} bytes")
     parts = []
     while count:
-        part = line.recv(min(count, 1 << 20))
+        part = os.read(pipe, min(count, 1 << 20))
         if not part:
             raise ConnectionError("the worker has hung up")
         parts.append(part)

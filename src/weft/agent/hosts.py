@@ -168,6 +168,7 @@ class Hosts:
         self._given.pop(given.key, None)
         if host.out.pop(given.key, None) is not None and self._held.get(host.name) is host:
             host.outcomes.append(outcome)
+            host.is_dry = host.is_dry and outcome[1] != QUEUED
 
     def sweep(self, in_progress: Any) -> None:
         """Take note of what Scrapy is done with: answered, parsed, and its items through the pipelines."""

@@ -31,8 +31,8 @@ class Order:
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
     jobdir: str | None = None
-    frontier: str = ""
-    """What the runs that share one call it; empty: the project's settings decide."""
+    frontier: bool = False
+    """Whether it takes its requests from where other runs do; where not, the project's settings decide."""
 
     @property
     def environment(self) -> dict[str, str]:

@@ -39,7 +39,7 @@ def apply(order: Order, settings: Any, spider: type) -> None:
 
 def share(settings: Any, spider: type) -> None:
     """Let the run take its requests from where others do, at a pace that no host minds where none is set."""
-    settings.set("FRONTIER_SOCKET", os.path.abspath(sharing.SOCKET), PRIORITY)
+    settings.set("FRONTIER_FOLDER", os.path.abspath(sharing.FOLDER), PRIORITY)
     own = getattr(spider, "custom_settings", None) or {}
     is_paced = sharing.is_said(sharing.PACED_BY, settings) or any(name in own for name in sharing.PACED_BY)
     if not is_paced and not hasattr(spider, "download_delay"):

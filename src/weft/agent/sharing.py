@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEDULER = "weft.agent.scheduler.FrontierScheduler"
-SOCKET = os.path.join("..", "frontier.sock")
-"""Where the worker listens, seen from the folder in which a spider begins."""
+FOLDER = ".."
+"""Where the pipes to the worker are, seen from the folder in which a spider begins."""
 
 PACE = {"DOWNLOAD_DELAY": 1.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
 """How fast a host is asked where the project does not say."""
 PACED_BY = (*PACE, "DOWNLOAD_SLOTS", "AUTOTHROTTLE_ENABLED", "THROTTLING_SCOPES")
 
 
-class NoSocket(Exception):
+class NoFrontier(Exception):
     def __init__(self) -> None:
-        super().__init__(f"{SCHEDULER} works in runs of weft only: outside of them FRONTIER_SOCKET must be set")
+        super().__init__(f"{SCHEDULER} works in runs of weft only, where FRONTIER_FOLDER is set")
 
 
 @dataclass(frozen=True)
 class Sharing:
-    socket: str
+    folder: str
     delay_seconds: float
     at_once: int
     at_once_per_host: int
@@ -37,14 +37,14 @@ class Sharing:
 
     @classmethod
     def of(cls, settings: Any) -> Sharing:
-        if not settings.get("FRONTIER_SOCKET"):
-            raise NoSocket
+        if not settings.get("FRONTIER_FOLDER"):
+            raise NoFrontier
         delay = settings.getfloat("DOWNLOAD_DELAY")
         at_once = max(1, settings.getint("CONCURRENT_REQUESTS"))
         per_host = max(1, settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"))
         needed = at_once if delay else 2 * -(-at_once // per_host)
         return cls(
-            socket=os.path.abspath(settings["FRONTIER_SOCKET"]),
+            folder=os.path.abspath(settings["FRONTIER_FOLDER"]),
             delay_seconds=delay,
             at_once=at_once,
             at_once_per_host=per_host,

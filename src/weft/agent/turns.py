@@ -16,7 +16,7 @@ MOST_FOUND, ENOUGH_FOUND = 2_000, 500
 TICK_SECONDS = 0.5
 GAP_SECONDS = 0.01
 """Between an answer and the next question of a run that has nothing to do."""
-LEAST_WAIT_SECONDS, MOST_WAIT_SECONDS = 0.2, 1.0
+LEAST_WAIT_SECONDS, MOST_WAIT_SECONDS = 0.1, 1.0
 """Between two questions of a run that was given nothing, because others hold what is left."""
 HELLO_SECONDS, FAREWELL_SECONDS = 10.0, 20.0
 UNKNOWN, SOME, NONE = "unknown", "some", "none"
@@ -28,7 +28,7 @@ log = logging.getLogger("weft")
 class Turns:
     def __init__(self, crawler: Any, sharing: Sharing) -> None:
         self._crawler, self._sharing = crawler, sharing
-        self._line = Line(sharing.socket, engine.from_thread())
+        self._line = Line(sharing.folder, engine.from_thread())
         self.hosts = Hosts(self._slot, sharing)
         self._found: list[list[Any]] = []
         self._asked: list[Host] = []
@@ -75,7 +75,7 @@ class Turns:
         if self._is_asking or self._is_due:
             return
         self._sweep()
-        if self._found or self.hosts.has_news or self._may_ask():
+        if self._found or self.hosts.has_news or self._may_ask(False):
             self._soon(max(GAP_SECONDS, self._took) if self.hosts.in_line < self._sharing.at_once else TICK_SECONDS / 2)
 
     def _soon(self, seconds: float) -> None:
@@ -92,22 +92,22 @@ class Turns:
             return
         self._sweep()
         wants = not (self.is_stopping or engine.is_closing(self._crawler))
-        hosts = self._sharing.hosts - len(self.hosts) if wants and self._may_ask() else 0
         found, self._found = self._found[:MOST_FOUND], self._found[MOST_FOUND:]
         # While links are left for another turn no page is done: they may be its links.
         told = self.hosts.reports(wants=wants, silent=bool(self._found))
+        gave_all_back = bool(told) and not len(self.hosts)
+        may_ask = wants and (gave_all_back or self._may_ask(bool(found)))
+        hosts = self._sharing.hosts - len(self.hosts) if may_ask else 0
         if found or told or hosts:
             self._is_asking, self._asked_at = True, time.monotonic()
             self._asked, self._hosts_asked = [host for host, _ in told], hosts
             self._crawler.stats.inc_value("frontier/turns")
             self._line.ask(self._question(found, [report for _, report in told], hosts), self._answered)
 
-    def _may_ask(self) -> bool:
+    def _may_ask(self, has_found: bool) -> bool:
         """Whether to ask for hosts; not where that would end a crawl that is about to begin."""
-        if len(self.hosts) >= self._sharing.hosts:
-            return False
-        if self._found:
-            return True
+        if len(self.hosts) >= self._sharing.hosts or has_found:
+            return len(self.hosts) < self._sharing.hosts
         if self._left != SOME and engine.is_starting(self._crawler):
             return False
         return time.monotonic() >= self._ask_at
@@ -148,9 +148,9 @@ class Turns:
             self._left = SOME
         elif self._hosts_asked and not self._found:
             self._left = NONE
-        if self._hosts_asked and not turned["leases"]:
-            wait = ((next_at or 0) - now()) / SECOND
-            self._ask_at = time.monotonic() + min(max(wait, LEAST_WAIT_SECONDS), MOST_WAIT_SECONDS)
+        if not turned["leases"]:
+            wait = min(max(((next_at or 0) - now()) / SECOND, LEAST_WAIT_SECONDS), MOST_WAIT_SECONDS)
+            self._ask_at = time.monotonic() + wait
 
     def _wake_at(self, moment: int) -> None:
         wait = (moment - now()) / SECOND

@@ -12,7 +12,7 @@ from sqlalchemy import Select, bindparam, insert, select, update
 
 from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.model import ACTIVE, Crawl, Skip
+from weft.crawls.model import ACTIVE, PAUSED, Crawl, Skip
 from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
@@ -63,6 +63,12 @@ def _by(column: str) -> Select[Any]:
 def active_named(tx: Transaction, project: str, name: str) -> Crawl | None:
     """The newest crawl of that name that is active."""
     same = (crawls.c.project == project, crawls.c.name == name, crawls.c.state == ACTIVE)
+    return _crawl(tx.execute(select(crawls).where(*same).order_by(crawls.c.id.desc()).limit(1)).first())
+
+
+def going_on(tx: Transaction, project: str, name: str) -> Crawl | None:
+    """The newest crawl of that name that is active or paused."""
+    same = (crawls.c.project == project, crawls.c.name == name, crawls.c.state.in_((ACTIVE, PAUSED)))
     return _crawl(tx.execute(select(crawls).where(*same).order_by(crawls.c.id.desc()).limit(1)).first())
 
 

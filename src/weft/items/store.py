@@ -72,13 +72,16 @@ def whole_attempts(tx: Transaction, run_id: int) -> frozenset[int]:
     """The attempts that together are what a run has yielded, each item once.
 
     That is the last one, and of a crawl that kept its place also those that were given back with it: the others
-    began where they had stopped.
+    began where they had stopped. Where a frontier keeps the place, all of them are.
     """
     last = last_attempt(tx, run_id)
     if last is None:
         return frozenset()
-    spec = tx.value(select(runs.c.spec).where(runs.c.id == run_id))
-    if last <= 1 or not msgspec.json.decode(spec, type=RunSpec).spec.get("resumable"):
+    run = tx.rows(select(runs.c.kind, runs.c.spec).where(runs.c.id == run_id))[0]
+    spec = msgspec.json.decode(run.spec, type=RunSpec).spec
+    if run.kind == "crawl" or spec.get("frontier"):
+        return frozenset(range(1, last + 1))
+    if last <= 1 or not spec.get("resumable"):
         return frozenset({last})
     ended = select(attempts.c.attempt, attempts.c.reason).where(
         attempts.c.run_id == run_id, attempts.c.attempt < last, attempts.c.outcome == Outcome.RELEASED

@@ -33,8 +33,9 @@ class Pauses:
         run = _found(tx, run_id)
         if run.state in ENDED:
             raise Conflict(f"run {run_id} has already finished ({run.state})")
-        if not run.spec.spec.get("resumable"):
-            raise Conflict(f"run {run_id} cannot be paused: only a spider whose spec says resumable keeps its place")
+        if not (run.spec.spec.get("resumable") or run.spec.spec.get("frontier")):
+            why = "only a spider whose spec says resumable, or has a frontier, keeps its place"
+            raise Conflict(f"run {run_id} cannot be paused: {why}")
         pause_store.ask(tx, run_id)
         if run.state is RunState.QUEUED:
             pause_store.hold(tx, run_id)

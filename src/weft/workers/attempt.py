@@ -24,6 +24,7 @@ from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
 from weft.workers.folder import place_of_runs
 from weft.workers.frontier_desk import FrontierDesk, serving
+from weft.workers.frontier_pipes import piped
 from weft.workers.log_keeper import kept_log
 from weft.workers.protocol import WorkerProtocol
 from weft.workers.spool import LogSpool
@@ -209,9 +210,10 @@ async def _code(lease: Lease, tools: Tools) -> AsyncIterator[ReadyCode | None]:
 
 def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:
     """A way to the frontier, for an attempt that does a share of a crawl."""
-    if lease.kind != "crawl" and not lease.spec.spec.get("frontier"):
+    if lease.kind not in ("crawl", "spider"):  # which spiders share one, their projects' settings say as well
         return nullcontext()
-    return serving(FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy), folder)
+    desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy)
+    return serving(desk, folder) if lease.kind == "crawl" else piped(desk, folder)
 
 
 def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:

@@ -40,14 +40,20 @@ class Parcel:
         self.is_empty = False
         """Nothing more came, and nothing was left, when it was last looked at."""
         self.done = asyncio.Event()
+        self.told = asyncio.Event()
+        self.looks = 0
+        self.last_empty_look = 0
+        """The last that found all stored."""
         self.deliveries = 0
         self._stats: dict[str, Any] | None = None
 
     def packed(self) -> tuple[Harvest, Batch | None] | None:
         """What is new; None where nothing is. Reads files, so it is asked in a thread."""
+        self.looks += 1
         is_last, self.is_empty = self.is_last, False  # in this order: what is written after that may be more
         self._stats, batch = self.spool.new_stats() or self._stats, self.spool.batch()
         self.is_empty = is_last and batch is None
+        self.last_empty_look = self.looks if batch is None else self.last_empty_look
         if self._stats is None and batch is None:
             return None
         first, lines = (batch.first, batch.lines) if batch else (1, b"")
@@ -97,6 +103,17 @@ class Delivery:
                 wait.cancel()
         return parcel.done.is_set()
 
+    async def catch_up(self, run_id: int, attempt: int) -> None:
+        """Wait until all is stored that the attempt has yielded so far."""
+        parcel = self._parcels.get((run_id, attempt))
+        if parcel is None:
+            return
+        wanted = parcel.looks + 1
+        while parcel.last_empty_look < wanted and not parcel.done.is_set():
+            parcel.told.clear()
+            self._news.set()
+            await parcel.told.wait()
+
     async def run_forever(self) -> None:
         while True:
             try:
@@ -143,12 +160,14 @@ class Delivery:
             self._forget(parcel)
         elif was_sent:
             parcel.arrived(batch, awaited)
+        parcel.told.set()
         if parcel.is_empty:  # and not merely now: it may have yielded more while this was under way
             self._forget(parcel)
 
     def _forget(self, parcel: Parcel) -> None:
         self._parcels.pop((parcel.run_id, parcel.attempt), None)
         parcel.done.set()
+        parcel.told.set()
 
 
 def _all_packed(parcels: Sequence[Parcel]) -> list[tuple[Parcel, Harvest | None, Batch | None]]:

@@ -56,6 +56,7 @@ class FrontierDesk:
         try:
             if (question.first or question.stats is not None) and not await self._collected(question, lines):
                 return Answer(lost=True)
+            await self._catch_up(question)
             turned = await self._turned(question)
             return Answer(turned=turned, policy=policy)
         except LeaseLost:
@@ -68,6 +69,11 @@ class FrontierDesk:
         harvest = Harvest(lease.run_id, lease.attempt, question.first or 1, lines, question.stats)
         (awaited,) = await self._protocol.collect(self._delivery.worker_id, [harvest])
         return awaited >= harvest.first + lines.count(b"\n")
+
+    async def _catch_up(self, question: Question) -> None:
+        """Store what a spider has yielded of the pages that it says are done; a crawl sends its items itself."""
+        if question.asked is not None and any(report.outcomes for report in question.asked.turn.reports):
+            await self._delivery.catch_up(self._lease.run_id, self._lease.attempt)
 
     async def _turned(self, question: Question) -> CrawlTurned | None:
         if question.asked is None:

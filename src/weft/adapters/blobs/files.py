@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from weft.adapters.blobs._keys import checked
 from weft.errors import Invalid
 
 REMOVED_FOLDERS = 10
+COPIED_AT_ONCE = 1 << 20
 INCOMING = "~"
 """Begins the name of a file that is being written; no key can hold it."""
 
@@ -28,10 +32,16 @@ class FileBlobs:
         self._root = Path(path)
 
     async def put(self, key: str, data: bytes) -> None:
-        await asyncio.to_thread(_put, self._path(key), data, self._root)
+        await asyncio.to_thread(_put, self._path(key), lambda file: file.write(data), self._root)
+
+    async def put_file(self, key: str, path: Path) -> None:
+        await asyncio.to_thread(_put, self._path(key), lambda file: _copy(path, file), self._root)
 
     async def get(self, key: str) -> bytes | None:
         return await asyncio.to_thread(_get, self._path(key))
+
+    async def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        return await asyncio.to_thread(_get_part, self._path(key), start, length)
 
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(_delete, self._path(key), self._root)
@@ -43,27 +53,27 @@ class FileBlobs:
         return self._root.joinpath(*checked(key).split("/"))
 
 
-def _put(path: Path, data: bytes, root: Path) -> None:
+def _put(path: Path, write: Callable[[BinaryIO], object], root: Path) -> None:
     """Write beside, then rename: a reader finds the old bytes or the new ones."""
     try:
         for _ in range(REMOVED_FOLDERS):
             try:
                 _make_folder(path.parent)
-                return _replace(path, data)
+                return _replace(path, write)
             except FileNotFoundError:
                 continue  # The folder was empty, and somebody's delete has just removed it.
         _make_folder(path.parent)
-        _replace(path, data)
+        _replace(path, write)
     except (NotADirectoryError, IsADirectoryError) as taken:
         key = path.relative_to(root).as_posix()
         raise Invalid("a blob key", key, "it may not lie below another key, nor another below it") from taken
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     handle, name = tempfile.mkstemp(prefix=INCOMING, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
@@ -71,6 +81,20 @@ def _replace(path: Path, data: bytes) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     _fsync_folder(path.parent)
+
+
+def _copy(path: Path, into: BinaryIO) -> None:
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, into, COPIED_AT_ONCE)
+
+
+def _get_part(path: Path, start: int, length: int) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return file.read(length)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
 
 
 def _get(path: Path) -> bytes | None:

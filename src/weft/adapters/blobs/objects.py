@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -24,6 +25,8 @@ REGION = "us-east-1"
 NAMES = {"endpoint", "region"}
 ANSWER_SECONDS, CONNECT_SECONDS = 60, 5
 CALLS_AT_ONCE = 16
+PART, PARTS_AT_ONCE = 8 << 20, 4
+"""Bytes of a part of a large file, and how many are on their way together."""
 RETRY_SECONDS = 10
 """How long a call is made again; each of them may be made twice without harm."""
 
@@ -45,9 +48,18 @@ class ObjectBlobs:
         checked(key)
         await self._in_thread(lambda: self._store.put(key, data))
 
+    async def put_file(self, key: str, path: Path) -> None:
+        """In parts, several at a time: the store keeps none of them unless it has all."""
+        checked(key)
+        await self._in_thread(lambda: self._store.put(key, path, chunk_size=PART, max_concurrency=PARTS_AT_ONCE))
+
     async def get(self, key: str) -> bytes | None:
         checked(key)
         return await self._in_thread(lambda: self._get(key))
+
+    async def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        checked(key)
+        return await self._in_thread(lambda: self._get_part(key, start, length))
 
     async def delete(self, key: str) -> None:
         checked(key)
@@ -62,6 +74,16 @@ class ObjectBlobs:
     def _get(self, key: str) -> bytes | None:
         try:
             return bytes(self._store.get(key).bytes())
+        except FileNotFoundError as absent:
+            if "NoSuchBucket" in str(absent):
+                raise
+            return None
+
+    def _get_part(self, key: str, start: int, length: int) -> bytes | None:
+        try:
+            size = self._store.head(key)["size"]
+            end = min(size, start + length)
+            return bytes(self._store.get_range(key, start=start, end=end)) if start < end else b""
         except FileNotFoundError as absent:
             if "NoSuchBucket" in str(absent):
                 raise

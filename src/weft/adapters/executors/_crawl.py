@@ -14,13 +14,25 @@ import msgspec
 
 from weft.adapters.executors._limits import Limits
 from weft.adapters.executors._marks import mark_of
-from weft.adapters.executors._spec import Fields
+from weft.adapters.executors._spec import Fields, is_text
 from weft.adapters.executors.shell import INHERITED
 from weft.errors import Invalid
 from weft.foreign_files import create
 from weft.ports import ReadyCode, Work
 
-FIELDS = ("spider", "args", "settings", "version", "dataset", "limits", "isolation", "log_bytes", "resumable")
+FIELDS = (
+    "spider",
+    "args",
+    "settings",
+    "version",
+    "dataset",
+    "limits",
+    "isolation",
+    "log_bytes",
+    "resumable",
+    "frontier",
+)
+LONGEST_NAME = 100
 LEVELS = ("L0", "L1", "L2")
 PRINTED_BYTES = 1 << 30
 """How much a run may print in all before it is ended; what is kept of it is a matter of the task's ``log_bytes``."""
@@ -40,6 +52,8 @@ class Crawl:
     printed_bytes: int
     resumable: bool
     """Whether it keeps its place in the crawl, so that it can be paused."""
+    frontier: bool
+    """Whether it takes its requests from a frontier that other runs share."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Crawl:
@@ -63,6 +77,7 @@ class Crawl:
             must_isolate="isolation" in fields,
             printed_bytes=printed,
             resumable=fields.flag("resumable", False),
+            frontier=_shares_frontier(fields),
         )
 
 
@@ -79,6 +94,14 @@ def _settings(fields: Fields) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
         raise fields.refusal("settings", "it must be a map whose keys are names of settings")
     return dict(given)
+
+
+def _shares_frontier(fields: Fields) -> bool:
+    """Its name, or true for one that is called like the task."""
+    given = fields.value("frontier")
+    if given is not None and not isinstance(given, bool) and not (is_text(given) and 0 < len(given) <= LONGEST_NAME):
+        raise fields.refusal("frontier", f"it must be true, false or a name of up to {LONGEST_NAME} characters")
+    return bool(given)
 
 
 def _is_name(name: object) -> bool:
@@ -114,6 +137,7 @@ def write_order(work: Work, code: ReadyCode, crawl: Crawl, level: str) -> Path:
         "read": reading(code),
         "write": [str(work.folder.absolute())],
         "jobdir": str(work.folder.absolute() / "jobdir") if crawl.resumable else None,
+        "frontier": crawl.frontier,
     }
     path = work.folder / "order.json"
     with open(create(path), "w", encoding="utf-8") as file:
