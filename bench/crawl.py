@@ -25,7 +25,7 @@ from tests import servers
 
 CRAWLERS = Path(__file__).parent / "crawlers"
 PROTOTYPE, SCRAPY, SCRAPY_REDIS, CRAWLEE = "prototype", "Scrapy", "scrapy-redis", "Crawlee"
-WEFT, WEFT_WARC, WEFT_TWO = "weft", "weft, WARC", "weft, two workers"
+WEFT, WEFT_WARC, WEFT_TWO = "weft", "weft with WARC", "weft with two workers"
 LONGEST_SECONDS = 1_800.0
 LOOK_SECONDS = 0.1
 
@@ -120,7 +120,7 @@ def process(command: Sequence[str]) -> Told:
 def weft_crawls(site: NginxSite, options: argparse.Namespace, *, workers: int, warc: bool) -> Told:
     """A crawl by `weft up`: one run for each worker, all of its processes counted."""
     places = {name: getattr(options, name) for name in ("database", "frontier") if getattr(options, name)}
-    with weft_up(workers, crawl_contact="bench@weft.example", capacity=workers > 1 or 1, **places) as weft:
+    with weft_up(workers, crawl_contact="bench@weft.example", allowed_networks="127.0.0.0/8", capacity=1, **places) as weft:
         before, began = spent(weft), time.monotonic()
         crawl_id = submit(weft, spec(site, warc, workers))
         peak = watch(weft, crawl_id)
@@ -149,13 +149,16 @@ def submit(weft: Weft, wanted: Mapping[str, Any]) -> int:
 
 
 def ask(weft: Weft, path: str) -> Any:
-    return weft.line.ask("GET", path)[1]
+    status, said = weft.line.ask("GET", path)
+    if status != 200:
+        raise PeerFailed("weft", f"answered {status}: {said}", "\n".join(weft.roles.complaints()))
+    return said
 
 
 def watch(weft: Weft, crawl_id: int) -> float:
     """Wait for the end of a crawl; the most memory that its crawling processes had."""
     peak, until = 0.0, time.monotonic() + LONGEST_SECONDS
-    while ask(weft, f"/v1/crawls/{crawl_id}")["state"] == "active":
+    while ask(weft, f"/v1/crawls/{crawl_id}")["crawl"]["state"] == "active":
         if time.monotonic() > until:
             raise PeerFailed("weft", "did not end", "\n".join(weft.roles.complaints()))
         peak = max([peak, *(memory(pid) for pid in family(weft.pid) if crawls(pid))])
