@@ -22,7 +22,7 @@ from weft.crawls.workbench import FEWEST, MOST, Held, Workbench
 
 KEEP_UP = 0.25
 """After this share of its lease a host of which there is nothing to tell is kept by telling nothing."""
-FIRST_HOSTS, MOST_HOSTS = 4, 64
+FIRST_HOSTS, MOST_HOSTS = 8, 64
 """How many hosts are asked for at once; twice as many each time that all were given."""
 MOST_HELD = 1_000
 FAR: Moment = 10 * SECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-SHORTEST_SECONDS = 0.1
+SHORTEST_SECONDS = 0.03
 LONGEST_SECONDS = 1.0
 BUSY = 0.8
 """Of a core."""

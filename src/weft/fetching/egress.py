@@ -127,7 +127,7 @@ class Egress:
     async def _ask(
         self, connection: Connection, sending: Sending, incoming: Incoming, deadline: float
     ) -> tuple[Answered, str]:
-        incoming.asked_at = time.perf_counter()
+        asyncio.get_running_loop().call_soon(incoming.was_sent)  # transports write at the end of a turn of the loop
         try:
             return await connection.ask(sending, incoming, deadline), connection.address
         finally:

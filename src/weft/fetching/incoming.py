@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import BinaryIO
 
 from weft.fetching.decoding import Decoder, layers
@@ -35,6 +36,10 @@ class Incoming:
         self._made: list[bytes] = []
         self._decoder: Decoder | None = None
         self._compressed = b""
+
+    def was_sent(self) -> None:
+        """The request has left this process, a moment ago at most."""
+        self.asked_at = time.perf_counter()
 
     def interim_ended(self) -> None:
         """That was no answer yet, such as 100 Continue."""
