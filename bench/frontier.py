@@ -23,7 +23,9 @@ ADDRESSES_PER_HOST = 1_000
 BATCH = 50
 SHAPES = {"50 of one host": (1, 50), "1 of 50 hosts": (50, 1)}
 """What a turn completes and leases: so many hosts, so many addresses of each."""
-TURNS = 80
+TURNS = 60
+AT_ONCE = 2
+"""How many lease and complete side by side where the rate is measured."""
 TIMES = 1.5
 PER_SECOND = 15_000
 
@@ -35,7 +37,12 @@ class Walker:
     app: App
     hosts: int
     urls_per_host: int
+    name: str = "bench"
     held: list[HostLease] = field(default_factory=list)
+
+    async def walk(self, turns: int) -> None:
+        for _ in range(turns):
+            await self.step()
 
     async def step(self) -> float:
         """Milliseconds of one turn."""
@@ -47,7 +54,7 @@ class Walker:
             urls_per_host=self.urls_per_host,
         )
         began = time.perf_counter()
-        turned = await self.app.frontier.turn(CRAWL, "bench", turn)
+        turned = await self.app.frontier.turn(CRAWL, self.name, turn)
         took = (time.perf_counter() - began) * 1000
         self.held = turned.leases
         count = sum(len(each.urls) for each in self.held)
@@ -76,14 +83,13 @@ class Seen:
     setup: str
     small: dict[str, Figures]
     large: dict[str, Figures]
+    rate: float
+    """Addresses a second that are leased and completed by those who do it side by side."""
     counting: Figures
     plans: Sequence[Plan]
 
     def times(self, shape: str) -> float:
         return self.large[shape].median / self.small[shape].median
-
-    def per_second(self, shape: str) -> float:
-        return BATCH / self.large[shape].median * 1000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,7 +124,8 @@ async def measure(setup: Setup, known: int) -> Seen:
                         found[shape].add(took)
             for walker in walkers:
                 await let_go(walker)
-        seen = Seen(setup.name, times[0], times[1], await counted(large), await plans(large))
+        rate = await side_by_side(large)
+        seen = Seen(setup.name, times[0], times[1], rate, await counted(large), await plans(large))
     print(f"{setup.name}: {', '.join(f'{shape}: {seen.times(shape):.2f}×' for shape in SHAPES)}", flush=True)
     return seen
 
@@ -137,9 +144,21 @@ async def filled(setup: Setup, known: int, hosts: int) -> AsyncIterator[App]:
             await app.close()
 
 
+async def side_by_side(app: App) -> float:
+    """How many addresses of the large frontier several lease and complete in a second."""
+    walkers = [Walker(app, 1, BATCH, name=f"walker {number}") for number in range(AT_ONCE)]
+    await asyncio.gather(*(walker.step() for walker in walkers))
+    began = time.perf_counter()
+    await asyncio.gather(*(walker.walk(TURNS) for walker in walkers))
+    took = time.perf_counter() - began
+    for walker in walkers:
+        await let_go(walker)
+    return AT_ONCE * TURNS * BATCH / took
+
+
 async def let_go(walker: Walker) -> None:
     reports = [HostReport(each.host, each.fence, release=True) for each in walker.held]
-    await walker.app.frontier.turn(CRAWL, "bench", Turn(reports=reports))
+    await walker.app.frontier.turn(CRAWL, walker.name, Turn(reports=reports))
 
 
 async def counted(app: App) -> Figures:
@@ -161,7 +180,7 @@ async def plans(app: App) -> list[Plan]:
 
 
 def report(found: Sequence[Seen], known: int) -> str:
-    head = ["ms a turn", "completed and leased", f"{SMALL_KNOWN:,} known", f"{known:,} known", "times", "addresses/s"]
+    head = ["ms a turn", "completed and leased", f"{SMALL_KNOWN:,} known", f"{known:,} known", "times"]
     rows = [
         [
             seen.setup,
@@ -169,12 +188,15 @@ def report(found: Sequence[Seen], known: int) -> str:
             f"{seen.small[shape].median:.2f}",
             f"{seen.large[shape].median:.2f}",
             f"{seen.times(shape):.2f}",
-            f"{seen.per_second(shape):,.0f}",
         ]
         for seen in found
         for shape in SHAPES
     ]
-    counts = [f"{seen.setup}: all is counted in {seen.counting.median:.1f} ms" for seen in found]
+    counts = [
+        f"{seen.setup}: {seen.rate:,.0f} addresses a second, {AT_ONCE} at once; all is counted in "
+        f"{seen.counting.median:.1f} ms"
+        for seen in found
+    ]
     used = [f"{seen.setup}: {plan}" for seen in found for plan in seen.plans]
     return "\n" + "\n".join([table(head, rows), "", *counts, "", *used]) + "\n"
 
@@ -185,8 +207,7 @@ def goals(found: Sequence[Seen]) -> list[Goal]:
         for shape in SHAPES:
             what = f"{seen.setup}, {shape}, beside {SMALL_KNOWN:,} known"
             asked.append(Goal(what=what, value=seen.times(shape), at_most=TIMES, unit="×"))
-        best = max(seen.per_second(shape) for shape in SHAPES)
-        asked.append(Goal(what=f"{seen.setup}, addresses a second", value=best, at_least=PER_SECOND))
+        asked.append(Goal(what=f"{seen.setup}, addresses a second", value=seen.rate, at_least=PER_SECOND))
         whole = sum("urls" in plan.whole for plan in seen.plans)
         asked.append(Goal(what=f"{seen.setup}, statements that read all addresses", value=whole, at_most=0))
     return asked
