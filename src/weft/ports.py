@@ -119,8 +119,14 @@ class Blobs(Protocol):
 
     async def put(self, key: str, data: bytes) -> None: ...
 
+    async def put_file(self, key: str, path: Path) -> None:
+        """Put what a file holds, however large it is: it is never in memory as a whole. The file stays."""
+
     async def get(self, key: str) -> bytes | None:
         """What was put, or None."""
+
+    async def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """The bytes from ``start`` on, at most ``length`` of them; None where there is no such key."""
 
     async def delete(self, key: str) -> None:
         """Remove the key; no error where it is absent."""

@@ -31,8 +31,9 @@ def read_head(tree: LexborHTMLParser) -> Head:
         for each in node.iter():
             if (reader := _READERS.get(each.tag or "")) is not None:
                 reader(head, each)
-    if not head.title and (title := tree.css_first("title")) is not None:
-        _title(head, title)
+    if not head.title:
+        for title in tree.tags("title")[:1]:
+            _title(head, title)
     root = tree.root
     if root is not None:
         head.language = (root.attributes.get("lang") or "").strip()[:35]

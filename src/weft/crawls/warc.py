@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import struct
 import uuid
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ PACKED = (b"image/", b"video/", b"audio/", b"font/", b"application/zip", b"appli
 
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _BLOCK = 65_535
+_CHUNKED = re.compile(rb"(\n)(transfer-encoding[ \t]*:)", re.IGNORECASE)
 
 
 def stored(data: bytes) -> bytes:
@@ -80,15 +82,14 @@ class WarcWriter:
         """Keep an exchange: what was sent, and what came back. ``digest`` tells nothing that is needed here."""
         if self._file is None or self._offset >= self._largest:
             self._begin()
-        at, body = _date(exchange.began_at), _framed(exchange)
-        payload = digest_of(body)
+        at, payload = _date(exchange.began_at), digest_of(exchange.raw_body)
         about = b"WARC-Date: %b\r\nWARC-Target-URI: %b\r\nWARC-IP-Address: %b\r\n" % (
             at,
             exchange.url.encode(),
             exchange.address.encode(),
         )
         ours = self._id()
-        record = self._response(exchange, body, about, ours, payload)
+        record = self._response(exchange, about, ours, payload)
         asked = _record(
             b"request",
             b"WARC-Record-ID: %b\r\n%bWARC-Concurrent-To: %b\r\n" % (self._id(), about, ours),
@@ -107,9 +108,9 @@ class WarcWriter:
         finish(self._place(), self._name, self._index)
         self._index = []
 
-    def _response(self, exchange: Exchange, body: bytes, about: bytes, ours: bytes, payload: bytes) -> bytes:
+    def _response(self, exchange: Exchange, about: bytes, ours: bytes, payload: bytes) -> bytes:
         """The record of what came back, or of that it is the same as before."""
-        head = exchange.head
+        head, body = _head(exchange), exchange.raw_body
         told = b"WARC-Record-ID: %b\r\n%b" % (ours, about)
         if exchange.status == 304:
             told += b"WARC-Profile: %bserver-not-modified\r\n" % PROFILES.encode()
@@ -204,12 +205,11 @@ def _record(kind: bytes, told: bytes, content_type: bytes, head: bytes, body: by
     )
 
 
-def _framed(exchange: Exchange) -> bytes:
-    """The body as its head says that it is sent: what came in chunks is one chunk."""
-    body = exchange.raw_body
-    if b"chunked" not in exchange.header(b"transfer-encoding").lower():
-        return body
-    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if body else b""
+def _head(exchange: Exchange) -> bytes:
+    """As it came, except that a body which came in chunks is kept without them: there the header has another name."""
+    if not exchange.header(b"transfer-encoding"):
+        return exchange.head
+    return _CHUNKED.sub(rb"\1X-Crawler-\2", exchange.head)
 
 
 def _is_packed(exchange: Exchange) -> bool:

@@ -18,7 +18,7 @@ from weft.ports import Blobs, Ended, Executor, ReadyCode, Work
 from weft.projects.model import CODED_KINDS, Code
 from weft.redaction import MaskedStream, Values, in_process
 from weft.runs.model import Ending, Lease
-from weft.workers import resuming
+from weft.workers import file_delivery, resuming
 from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
@@ -147,14 +147,23 @@ async def _see_through(running: Running, tools: Tools) -> None:
         running.stopped = "lost"  # whoever does it again tells how it ended; its folder waits for the next worker
         running.log.close()
         return
+    left = await _keep_pages(running, tools.blobs)
     if running.stopped == "lost":
         running.log.close()
     else:
         log_key, problem = await _keep_log(running, tools.blobs)
         ending, lost_place = _ending(running, ended, log_key), await _keep_place(running, tools.blobs)
-        running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem, lost_place))))
-    if running.folder is not None:
+        running.ending = replace(ending, reason="; ".join(filter(None, (ending.reason, problem, lost_place, left))))
+    if running.folder is not None and not left:
         await asyncio.to_thread(remove, running.folder)
+
+
+async def _keep_pages(running: Running, blobs: Blobs) -> str:
+    """Store the raw pages of a crawl; says why some are left, which are then for the next worker of this name."""
+    lease = running.lease
+    if lease.kind != file_delivery.KIND or running.folder is None:
+        return ""
+    return await file_delivery.deliver_all(blobs, lease.run_id, lease.attempt, running.folder, running.hurried)
 
 
 async def _keep_place(running: Running, blobs: Blobs) -> str:
@@ -184,7 +193,7 @@ async def _execute(running: Running, tools: Tools) -> Ended:
     try:
         chosen = tools.executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        async with _code(lease, tools) as code, _frontier(lease, tools, folder):
+        async with _code(lease, tools) as code, _frontier(lease, tools, folder), _pages(lease, tools, folder):
             if code is not None:
                 tools.delivery.add(lease.run_id, lease.attempt, folder)
             if resuming.is_resumable(lease):
@@ -206,6 +215,13 @@ async def _code(lease: Lease, tools: Tools) -> AsyncIterator[ReadyCode | None]:
         raise NotFound("deployed version of project", lease.project)
     else:
         yield None
+
+
+def _pages(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:
+    """Bring away the raw pages of a crawl while it goes on."""
+    if lease.kind != file_delivery.KIND:
+        return nullcontext()
+    return file_delivery.delivering(tools.blobs, lease.run_id, lease.attempt, folder)
 
 
 def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:

@@ -7,6 +7,7 @@ it, and a worker touches only the leases that it holds.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from weft.access import store as access_store
 from weft.access.model import Caller
 from weft.access.witness import tell
 from weft.clock import Clock
+from weft.crawls.file_store import crawl_of_attempt
 from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
@@ -28,6 +30,8 @@ from weft.runs import lease_store
 from weft.runs.model import Lease
 from weft.workers import store
 from weft.workers.direct import DirectProtocol
+from weft.workers.file_delivery import name_pattern
+from weft.workers.file_uploads import FileUploads
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
 from weft.workers.uploads import Uploads
 from weft.workers.waits import Waits
@@ -62,6 +66,7 @@ class Gate:
     ) -> None:
         self._db, self._protocol, self._blobs, self._clock = db, protocol, blobs, clock
         self._waits, self._uploads = Waits(db, broker, look_seconds), Uploads(blobs)
+        self._files = FileUploads(blobs)
         self._beat_together = Together(db, protocol.beat_all, apart_seconds=BEATS_APART_SECONDS, urgent=True)
         self._owners: dict[int, Owner] = {}
 
@@ -142,6 +147,27 @@ class Gate:
         """Keep a piece of the log of an attempt that the worker holds; return how much is there."""
         await self._check_held(caller, worker_id, run_id, attempt)
         return await self._uploads.take(run_id, attempt, data, offset=offset, total=total)
+
+    async def received_file(self, caller: Caller, worker_id: int, run_id: int, attempt: int, name: str) -> int:
+        """How much of a file of a crawl was uploaded."""
+        crawl_id = await self._crawl_of(caller, worker_id, run_id, attempt, name)
+        return await self._files.received(crawl_id, name)
+
+    async def upload_file(
+        self,
+        caller: Caller,
+        worker_id: int,
+        run_id: int,
+        attempt: int,
+        name: str,
+        *,
+        data: bytes,
+        offset: int,
+        total: int,
+    ) -> int:
+        """Keep a piece of a file of an attempt that the worker holds or has executed; return how much is there."""
+        crawl_id = await self._crawl_of(caller, worker_id, run_id, attempt, name)
+        return await self._files.take(crawl_id, name, data, offset=offset, total=total)
 
     async def code(self, caller: Caller, worker_id: int, digest: str) -> bytes:
         """The archive that a run which the worker holds is pinned to."""
@@ -224,6 +250,22 @@ class Gate:
         if holder != worker_id:
             self._alert(caller, f"write to run {run_id} of worker {holder}")
             raise NotAllowed(f"worker {worker_id} does not hold run {run_id}")
+
+    async def _crawl_of(self, caller: Caller, worker_id: int, run_id: int, attempt: int, name: str) -> int:
+        """The crawl that an attempt of the worker does a share of; its files are named by all three."""
+        owner = await self._own(caller, worker_id)
+        if owner is None:
+            raise LeaseLost(str(worker_id))
+        place, worker = (run_id, attempt), owner.card.name
+        crawl_id = await self._db.read(lambda tx: crawl_of_attempt(tx, place, worker_id, worker))
+        if crawl_id is None:
+            self._alert(caller, f"write to run {run_id}")
+            raise NotAllowed(
+                f"worker {worker_id} has executed no share of a crawl as attempt {attempt} of run {run_id}"
+            )
+        if not re.fullmatch(name_pattern(crawl_id, run_id, attempt), name, re.ASCII):
+            raise Invalid("name", name, f"it must be that of a WARC file of crawl {crawl_id}, or of its index")
+        return crawl_id
 
     async def _watch(self, caller: Caller, worker_id: int, refused: Collection[tuple[int, int]], what: str) -> None:
         """Refuse a call that wrote to attempts which a worker of another key holds now, and tell people of it.

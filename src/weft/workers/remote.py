@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from types import NoneType
 from typing import TypeVar
 
@@ -169,6 +171,24 @@ class RemoteBlobs:
     async def put(self, key: str, data: bytes) -> None:
         raise NotAllowed(f"a remote worker keeps logs, and nothing under {key}")
 
+    async def put_file(self, key: str, path: Path) -> None:
+        raise NotAllowed(f"a remote worker keeps files of crawls, and nothing under {key}")
+
+    async def keep_file(self, run_id: int, attempt: int, name: str, path: Path) -> None:
+        """Upload a file of a crawl, as a log is."""
+        where = f"/v1/worker/files/{run_id}/{attempt}/{name}?worker_id={self._protocol.worker_id}"
+        offset, total = 0, await asyncio.to_thread(os.path.getsize, path)
+        while offset < total:
+            data = await asyncio.to_thread(_part, path, offset)
+            piece = f"{where}&offset={offset}&total={total}"
+            try:
+                told = await self._protocol.link.call(
+                    "PUT", piece, wire.Received, data=data, patience=self._patience, seconds=CARRY_SECONDS
+                )
+            except Conflict:  # a piece before this one is missing
+                told = await self._protocol.link.call("GET", where, wire.Received, patience=self._patience)
+            offset = told.received
+
     async def keep_log(self, run_id: int, attempt: int, spool: LogSpool) -> None:
         """Upload a log; the line may be cut for as long as this is patient, between any two pieces."""
         path = f"/v1/worker/logs/{run_id}/{attempt}?worker_id={self._protocol.worker_id}"
@@ -188,6 +208,9 @@ class RemoteBlobs:
         path = f"/v1/worker/code/{named[1]}?worker_id={self._protocol.worker_id}"
         return await self._protocol.link.call("GET", path, bytes, patience=self._patience, seconds=CODE_SECONDS)
 
+    async def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        raise NotAllowed(f"a remote worker reads code, and nothing under {key}")
+
     async def delete(self, key: str) -> None:
         raise NotAllowed("a remote worker deletes no blobs")
 
@@ -201,3 +224,9 @@ class RemoteBlobs:
             "PUT", path, wire.Received, data=piece, patience=self._patience, seconds=CARRY_SECONDS
         )
         return received.received
+
+
+def _part(path: Path, offset: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(wire.FILE_PIECE)

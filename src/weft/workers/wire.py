@@ -23,6 +23,9 @@ PIECE = 1 << 19
 """Bytes of a log that travel in one call."""
 LARGEST_LOG = 1_000_001_000
 """What a task may ask for, and a line that says what was dropped."""
+FILE_PIECE = 4 << 20
+"""Bytes of a file of a crawl that travel in one call."""
+LARGEST_FILE = 8 << 30
 LARGEST_FINISH = 4 << 20
 LARGEST_HARVEST = 24 << 20
 LARGEST_BATCH = 600_000

@@ -80,7 +80,7 @@ class Worker:
         reporting = asyncio.create_task(self._reports.run_forever())
         shipping = asyncio.create_task(self._ship_forever())
         delivering = asyncio.create_task(self._delivery.run_forever())
-        leftover = asyncio.create_task(deliver_left_behind(self._folder, self._delivery))
+        leftover = asyncio.create_task(deliver_left_behind(self._folder, self._delivery, self._tools.blobs))
         try:
             await self._lease_forever()
             await self._wait_for_running(self._habits.drain_seconds)

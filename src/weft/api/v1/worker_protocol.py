@@ -213,6 +213,32 @@ async def upload(call: Call) -> wire.Received:
 
 
 @operations.get(
+    "/files/{run_id}/{attempt}/{name}", query=Upload, answer=wire.Received, example={"received": 4194304}, **WORKER
+)
+async def received_file(call: Call) -> wire.Received:
+    """Tell how much of a file of a crawl was uploaded."""
+    gate, caller = _admit(call)
+    return wire.Received(await gate.received_file(caller, call.query.worker_id, *_attempt(call), call.path("name")))
+
+
+@operations.put(
+    "/files/{run_id}/{attempt}/{name}", query=Piece, answer=wire.Received, example={"received": 4194304}, **WORKER
+)
+async def upload_file(call: Call) -> wire.Received:
+    """Upload a piece of a WARC file or its index, of an attempt that the worker has executed; 4194304 bytes each."""
+    gate, caller = _admit(call)
+    asked: Piece = call.query
+    data = await _piece(call.request, wire.FILE_PIECE)
+    known = await gate.upload_file(
+        *(caller, asked.worker_id, *_attempt(call), call.path("name")),
+        data=data,
+        offset=asked.offset,
+        total=asked.total,
+    )
+    return wire.Received(known)
+
+
+@operations.get(
     "/code/{digest}", query=Upload, media_type="application/octet-stream", example="the bytes of an archive", **WORKER
 )
 async def code(call: Call) -> Response:
@@ -246,14 +272,14 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def _piece(request: Request) -> bytes:
+async def _piece(request: Request, most: int = wire.PIECE) -> bytes:
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 data += part
-                if len(data) > wire.PIECE:
-                    raise Refused("too_large", f"a piece may have at most {wire.PIECE} bytes")
+                if len(data) > most:
+                    raise Refused("too_large", f"a piece may have at most {most} bytes")
     except TimeoutError:
         raise Refused("too_slow", f"the piece did not arrive within {BODY_SECONDS:g} s") from None
     return bytes(data)

@@ -1,0 +1,120 @@
+"""Brings the raw pages of crawls to the blob store: WARC files with their indexes, as soon as each is finished.
+
+What a dead process has left is mended first. A file is removed here once it is stored there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from weft.crawls.warc import FOLDER, OPEN
+from weft.crawls.warc_mending import mend_all
+from weft.errors import WeftError
+from weft.ports import Blobs
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+KEEP_SECONDS = 60.0
+"""How long a store that does not answer is tried again before the files stay for the next worker."""
+RETRY_SECONDS = 1.0
+KIND = "crawl"
+"""Only runs of this kind have such files: what other processes leave in their folders is theirs."""
+
+_CRAWL = re.compile(r"[1-9]\d{0,18}", re.ASCII)
+
+
+def name_pattern(crawl_id: int, run_id: int, attempt: int) -> str:
+    """What the files of an attempt are called."""
+    return rf"weft-{crawl_id}-{run_id}-{attempt}-\d{{5,9}}\.(?:warc\.gz|cdxj)"
+
+
+def key_of(crawl_id: int, name: str) -> str:
+    return f"crawls/{crawl_id}/warc/{name}"
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A blob store that has its own way with such files: a gateway takes them in pieces."""
+
+    async def keep_file(self, run_id: int, attempt: int, name: str, path: Path) -> None: ...
+
+
+@asynccontextmanager
+async def delivering(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> AsyncIterator[None]:
+    """Deliver each file that is finished while an attempt runs."""
+    task = asyncio.create_task(_deliver_on(blobs, run_id, attempt, folder))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def deliver_all(
+    blobs: Blobs, run_id: int, attempt: int, folder: Path, hurried: asyncio.Event | None = None
+) -> str:
+    """Mend and deliver what an attempt has left; why some of it is still there, where it is."""
+    deadline = time.monotonic() + KEEP_SECONDS
+    while True:
+        try:
+            await asyncio.to_thread(mend_all, folder)
+            await deliver(blobs, run_id, attempt, folder)
+            return ""
+        except (OSError, WeftError) as problem:
+            if time.monotonic() > deadline or (hurried is not None and hurried.is_set()):
+                log.error("raw pages not kept", extra={"run_id": run_id, "attempt": attempt, "why": str(problem)})
+                return f"its raw pages are still with its worker: {problem}"
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def deliver(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> int:
+    """Deliver the files that are finished; how many these were. An index goes first: a file that is there has one."""
+    delivered = 0
+    for crawl_id, file in await asyncio.to_thread(finished, folder, run_id, attempt):
+        for each in (file.with_name(file.name.removesuffix(".warc.gz") + ".cdxj"), file):
+            if each.is_file():
+                await _put(blobs, crawl_id, run_id, attempt, each)
+                each.unlink()
+        delivered += 1
+    return delivered
+
+
+def finished(folder: Path, run_id: int, attempt: int) -> list[tuple[int, Path]]:
+    """The WARC files of an attempt that nobody writes to any more, with the crawl that each is of."""
+    found: list[tuple[int, Path]] = []
+    for place in sorted((folder / FOLDER).glob("*")):
+        if not _CRAWL.fullmatch(place.name) or place.is_symlink() or not place.is_dir():
+            continue
+        is_ours = re.compile(name_pattern(int(place.name), run_id, attempt), re.ASCII).fullmatch
+        files = (each for each in sorted(place.glob("*.warc.gz")) if is_ours(each.name))
+        found += [(int(place.name), each) for each in files if each.is_file() and not each.is_symlink()]
+    return found
+
+
+def has_files(folder: Path) -> bool:
+    """Whether raw pages lie in the folder of an attempt, finished or not."""
+    return any(True for ending in ("", OPEN) for _ in (folder / FOLDER).glob(f"*/*.warc.gz{ending}"))
+
+
+async def _put(blobs: Blobs, crawl_id: int, run_id: int, attempt: int, file: Path) -> None:
+    if isinstance(blobs, KeepsFiles):
+        await blobs.keep_file(run_id, attempt, file.name, file)
+    else:
+        await blobs.put_file(key_of(crawl_id, file.name), file)
+
+
+async def _deliver_on(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            await deliver(blobs, run_id, attempt, folder)
+        except (OSError, WeftError) as problem:
+            log.warning("raw pages not kept yet", extra={"run_id": run_id, "attempt": attempt, "why": str(problem)})
