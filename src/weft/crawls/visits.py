@@ -120,6 +120,7 @@ class Visits:
         if 300 <= status < 400 and status != 304 and (location := exchange.header(b"location")):
             return self._redirected(given, exchange, carries, location, at)
         if status == 304:
+            self._archive(exchange, "")
             return self._visited(given, exchange, carries, at, given.digest, changed=False, reason="unchanged")
         if carries.sitemap:
             return self._sitemap(given, exchange, carries, at)
