@@ -203,19 +203,21 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
         raise Invalid("the spec of crawl", _shown(spec), f"it is not one: {problem}") from problem
     if not read.urls and not read.sitemaps and not read.crawl and read.tier != "fetch":
         raise Invalid("crawl.urls", read.urls, "it must have at least one address to begin with")
-    for pattern in (*read.scope.allow, *read.scope.deny, *read.traps.drop_parameters):
-        _check_pattern(pattern)
+    for field in ("scope.allow", "scope.deny", "traps.drop_parameters"):
+        part, _, name = field.partition(".")
+        for pattern in getattr(getattr(read, part), name):
+            _check_pattern(f"crawl.{field}", pattern)
     for name, rule in read.keeping.fields.items():
         if sum(map(bool, (rule.css, rule.xpath, rule.jsonpath))) != 1:
             raise Invalid(f"crawl.keeping.fields.{name}", "", "one of css, xpath and jsonpath must be given")
     return read
 
 
-def _check_pattern(pattern: str) -> None:
+def _check_pattern(field: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as problem:
-        raise Invalid("a pattern of crawl", pattern, f"it must be a regular expression ({problem})") from problem
+        raise Invalid(field, pattern, f"it must be a regular expression ({problem})") from problem
 
 
 def _shown(spec: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ MENU = (
         Entry("overview", N_("Overview"), "/"),
         Entry("runs", N_("Runs"), "/runs"),
         Entry("tasks", N_("Tasks"), "/tasks"),
+        Entry("crawls", N_("Crawls"), "/crawls"),
         Entry("projects", N_("Projects"), "/projects"),
         Entry("datasets", N_("Datasets"), "/datasets"),
     ),

@@ -20,6 +20,9 @@ from weft.web.assets import assets
 from weft.web.frame import around
 from weft.web.pages import (
     administration,
+    crawl_addresses,
+    crawl_forms,
+    crawls,
     dataset_settings,
     datasets,
     deploying,
@@ -78,6 +81,9 @@ for _noun in (
     task_files,
     task_graph,
     schedules,
+    crawls,
+    crawl_forms,
+    crawl_addresses,
 ):
     PAGES |= _noun.PAGES
 FIXED = {path: methods for path, methods in PAGES.items() if "{" not in path}

@@ -1,0 +1,136 @@
+"""The pages of crawls: how far each is, what was left out and why, and steering them."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import pytest
+
+from tests.conftest import on_sqlite
+from tests.crawls.steering import Share, a_crawl
+from tests.web.surfing import Shown, Surfer
+from weft.access.model import Role
+from weft.app import App
+from weft.crawls.model import Skip
+
+pytestmark = on_sqlite
+
+DEVELOPER = {"*": Role.DEVELOPER}
+SITE = "https://site.example/"
+TRAP = Skip(
+    reason="calendar",
+    host="site.example",
+    pattern="/calendar/{number}",
+    example=f"{SITE}calendar/9",
+    count=41,
+    is_trap=True,
+)
+
+
+async def pressed(surfer: Surfer, crawl_id: int, act: str) -> Shown:
+    fields = (await surfer.get(f"/crawls/{crawl_id}")).fields
+    return await surfer.send(f"/crawls/{crawl_id}", fields | {"act": act})
+
+
+async def test_the_list_shows_how_far_crawls_are(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    assert "No site was crawled yet" in (await surfer.get("/crawls")).text
+    share = await Share.of(app, await a_crawl(app))
+    await share.fetch(pages=3, failed=1)
+    page = (await surfer.get("/crawls")).text
+    row = page.split('id="crawl-1"')[1].split("</tr>")[0]
+    assert "site.example" in row
+    assert ">4<" in row
+    assert (await surfer.get("/crawls?state=paused")).text.count('id="crawl-') == 0
+    assert (await surfer.get("/crawls?state=nonsense")).status == 422
+
+
+async def test_the_page_of_a_crawl_tells_who_does_it_and_what_was_left_out(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.fetch(pages=2, skips=[TRAP])
+    page = html.unescape((await surfer.get("/crawls/1")).text)
+    assert f'href="/runs/{share.run_id}"' in page
+    assert "site.example/calendar/{number}" in page
+    assert "is a calendar that does not end." in page
+    told = (await surfer.get("/crawls/1.json")).text
+    assert '"is_trap":true' in told
+
+
+async def test_it_is_told_in_one_sentence_why_an_address_is_not_crawled(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_crawl(app)
+    asked = (await surfer.get("/crawls/1?url=https://elsewhere.example/")).text
+    assert "It lies outside of what the crawl may fetch." in asked
+    wrong = (await surfer.get("/crawls/1?url=ftp://elsewhere.example/")).text
+    assert 'id="url-error"' in wrong
+
+
+async def test_a_crawl_is_paused_resumed_stopped_and_deleted(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_crawl(app)
+    for act, state in (("pause", "paused"), ("resume", "active"), ("stop", "stopped")):
+        assert (await pressed(surfer, 1, act)).leads_to == f"/crawls/1?said={act}"
+        assert (await app.crawls.get(1)).state == state
+    assert (await pressed(surfer, 1, "pause")).status == 409
+    assert (await pressed(surfer, 1, "delete")).leads_to == "/crawls?said=deleted"
+    assert (await surfer.get("/crawls/1")).status == 404
+
+
+async def test_a_crawl_is_begun_with_the_form(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    form = (await surfer.get("/crawls/new")).fields
+    typed = {"urls": SITE, "follow": "on", "within": "domain", "pages": "50", "depth": "3", "delay": "0.5"}
+    typed |= {"contact": "us@weft.example", "project": "shop", "deny": r"\.pdf$", "warc": "on"}
+    assert (await surfer.send("/crawls/new", form | typed)).leads_to == "/crawls/1?said=begun"
+    crawl = await app.crawls.get(1)
+    spec = crawl.spec
+    assert (crawl.project, spec.urls, spec.follow, spec.scope.within) == ("shop", (SITE,), True, "domain")
+    assert (spec.budget.pages, spec.scope.depth, spec.politeness.delay_seconds) == (50, 3, 0.5)
+    assert (spec.scope.deny, spec.keeping.warc, spec.keeping.text) == ((r"\.pdf$",), True, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"contact": ""}, "contact"),
+        ({"contact": "nobody"}, "contact"),
+        ({"urls": "site"}, "urls"),
+        ({"urls": "http://10.0.0.1/"}, "urls"),
+        ({"deny": "("}, "deny"),
+        ({"pages": "many"}, "pages"),
+        ({"name": "*"}, "name"),
+        ({"within": "world"}, "within"),
+    ],
+)
+async def test_what_is_wrong_with_a_form_is_told_beside_its_field(
+    surfer: Surfer, change: dict[str, Any], field: str
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    form = (await surfer.get("/crawls/new")).fields
+    typed = {"urls": SITE, "within": "host", "pages": "50", "depth": "3", "delay": "1", "contact": "us@weft.example"}
+    answer = await surfer.send("/crawls/new", form | typed | {"project": "shop"} | change)
+    assert answer.status == 422
+    assert f'id="{field}-error"' in answer.text
+    assert html.escape(SITE) in answer.text or "urls" in change
+
+
+async def test_hosts_addresses_and_skips_have_pages_of_their_own(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.fetch(pages=2, failed=1, skips=[TRAP])
+    assert "site.example" in (await surfer.get("/crawls/1/hosts")).text
+    failed = (await surfer.get("/crawls/1/urls?state=failed")).text
+    assert failed.count('rel="noopener nofollow noreferrer"') == 1
+    assert (await surfer.get("/crawls/1/urls?state=lost")).status == 422
+    skips = html.unescape((await surfer.get("/crawls/1/skips?reason=calendar")).text)
+    assert f"{SITE}calendar/9" in skips
+    assert (await surfer.get("/crawls/9/hosts")).status == 404
+
+
+async def test_a_viewer_is_offered_nothing_to_press(app: App, surfer: Surfer) -> None:
+    await a_crawl(app)
+    await surfer.log_in(grants={"shop": Role.VIEWER})
+    assert 'name="act"' not in (await surfer.get("/crawls/1")).text
+    assert "/crawls/new" not in (await surfer.get("/crawls")).text
