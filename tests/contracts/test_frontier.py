@@ -569,7 +569,7 @@ async def test_hosts_are_listed_in_pages(frontier: Frontier, clock: SetClock) ->
 
 
 async def test_holders_side_by_side_are_never_given_the_same(place: Place, frontier: Frontier) -> None:
-    """Eight who take, tell and find at once: every host is held by one, every address is given once."""
+    """Several who take, tell and find at once: every host is held by one, every address is given once."""
     await frontier.open(CRAWL, Limits())
     names = [f"h{number}.example" for number in range(12)]
     await add(frontier, *(one for name in names for one in numbered(10, name)))
@@ -594,7 +594,7 @@ async def test_holders_side_by_side_are_never_given_the_same(place: Place, front
         await mine.close()
 
     async with asyncio.TaskGroup() as group:
-        for number in range(8):
+        for number in range(place.holders):
             group.create_task(hold(number))
     assert set(given.values()) == {1}
     assert await frontier.counts(CRAWL) == Counts(done=12 * 10 + 3 * 7, hosts=12)

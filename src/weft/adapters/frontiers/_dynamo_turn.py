@@ -48,6 +48,8 @@ class DynamoTurn:
             due = min(each.not_before for _, each in new)
             early = _is_early(seen.get(line_key), due, self.now)
             more = hosts.found_more(self.crawl, host, len(new), due, self.now, is_early=early)
+            if any(each.not_before > self.now for _, each in new):
+                more = replace(more, sets={**more.sets, "has_later": True})
             self.table.change([more, *changes])
         return len(new)
 
@@ -85,7 +87,7 @@ class DynamoTurn:
             count = self._room(line, report.want, Tally.of(report.outcomes).given)
             told = frozenset(urls.hash_of(each.key) for each in report.outcomes)
             if count > 0:
-                more, _ = urls.waiting(self.table, self.crawl, host.name, count, held | told, self.now)
+                more, _ = urls.waiting(self.table, self.crawl, line, count, held | told, self.now)
         self._keep(replace(host, held=held | {item["url_hash"] for item in more}), report, more)
         return Kept(True, [urls.given(item) for item in more])
 
@@ -112,6 +114,8 @@ class DynamoTurn:
         if report.state:
             host, state = hosts.state_changes(host, report.state)
         told = [urls.told(self.crawl, host.name, each, self.now) for each in report.outcomes]
+        if any(each.state == QUEUED and each.next_at > self.now for each in report.outcomes):
+            line = replace(line, sets={**line.sets, "has_later": True})
         self.table.change([host.written(), line, *self._given(tally), *state, *told])
 
     def _given(self, tally: Tally) -> list[Change]:
@@ -138,11 +142,10 @@ class DynamoTurn:
         lines = self.table.query("#part = :part", {"part": f"hosts#{self.crawl}"})
         return [line["url_hash"] for line in lines if line["leased"] > 0 and line.get("held_until", 0) <= self.now]
 
-    def due(self, count: int) -> list[str]:
-        """Hosts that are worth looking at."""
-        asked = {"waiting": self.crawl, "now": self.now}
-        found = self.table.query("#waiting = :waiting AND #ready_at <= :now", asked, IndexName=READY, Limit=count)
-        return [item["url_hash"] for item, _ in zip(found, range(count), strict=False)]
+    def ready(self, count: int) -> list[tuple[Moment, str]]:
+        """The first hosts by when it is worth looking at them, which may be later."""
+        found = self.table.query("#waiting = :waiting", {"waiting": self.crawl}, IndexName=READY, Limit=count)
+        return [(item["ready_at"], item["url_hash"]) for item, _ in zip(found, range(count), strict=False)]
 
     def lease(self, name: str, count: int) -> HostLease | None:
         """Hold a host, if nobody does and something of it may be given; else note when to look again."""
@@ -165,7 +168,7 @@ class DynamoTurn:
             if most and line["given"] - back >= most:
                 self._try(hosts.nothing_left(line, most))
             return None
-        items, next_at = urls.waiting(self.table, self.crawl, name, room, frozenset(), self.now)
+        items, next_at = urls.waiting(self.table, self.crawl, line, room, frozenset(), self.now)
         if not items:
             self._nothing_due(line, next_at)
             return None

@@ -74,21 +74,22 @@ def again(crawl: str, item: Item) -> Change:
 
 
 def waiting(
-    table: Table, crawl: str, host: str, count: int, held: frozenset[str], now: Moment
+    table: Table, crawl: str, line: Item, count: int, held: frozenset[str], now: Moment
 ) -> tuple[list[Item], Moment | None]:
     """The first in line that are due and not given; where there is none, when the next is.
 
     An index tells late what changed, so it only says where to look.
     """
-    most = count + len(held)
+    host, most = line["url_hash"], count + len(held)
     by_place: dict[str, Any] = {"IndexName": LINE, "Limit": most}
     due = "#line = :line"
     keys = _first(table.query(due, {"line": line_of(crawl, host)}, **by_place), most)
     later = line_of(crawl, host, later=True)
-    keys += _first(table.query(f"{due} AND #place <= :now", {"line": later, "now": now}, **by_place), most)
+    if "has_later" in line:
+        keys += _first(table.query(f"{due} AND #place <= :now", {"line": later, "now": now}, **by_place), most)
     items = table.read([key for key in keys if key[1] not in held]).values()
     found = sorted((item for item in items if item["state"] == QUEUED), key=lambda item: int(item["rank"]))
-    if found:
+    if found or "has_later" not in line:
         return found[:count], None
     after = table.query(f"{due} AND #place > :now", {"line": later, "now": now}, IndexName=LINE, Limit=1)
     return [], next((item["place"] for item in after), None)

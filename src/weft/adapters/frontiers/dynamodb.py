@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from weft.adapters.frontiers import _dynamo_hosts as hosts
 from weft.adapters.frontiers import _dynamo_urls as urls
 from weft.adapters.frontiers._dynamo_items import Change, Item
-from weft.adapters.frontiers._dynamo_table import READY, Changed, Place, Table, key_of
+from weft.adapters.frontiers._dynamo_table import Changed, Place, Table, key_of
 from weft.adapters.frontiers._dynamo_turn import DynamoTurn
 from weft.adapters.frontiers._states import check_requeued
 from weft.clock import Clock, Moment, seconds
@@ -62,9 +62,10 @@ class DynamoFrontier:
         kept = await self._all(
             self._do(mine.report, replace(each, want=min(each.want, MOST_GIVEN))) for each in turn.reports
         )
-        leases = await self._leases(mine, turn.hosts, min(turn.urls_per_host, MOST_GIVEN))
-        again = None if leases else await self._do(self._ask_again_at, mine)
-        return Turned(sum(added), kept, leases, again)
+        leases, again = await self._leases(mine, turn.hosts, min(turn.urls_per_host, MOST_GIVEN))
+        if not leases and again is None:
+            again = await self._do(self._ask_again_at, mine)
+        return Turned(sum(added), kept, leases, None if leases else again)
 
     async def counts(self, crawl: int) -> Counts:
         return await self._do(lambda: hosts.sum_of(self._lines(str(crawl))))
@@ -114,12 +115,16 @@ class DynamoFrontier:
                 raise answer
         return answers  # type: ignore[return-value]
 
-    async def _leases(self, mine: DynamoTurn, wanted: int, per_host: int) -> list[HostLease]:
+    async def _leases(self, mine: DynamoTurn, wanted: int, per_host: int) -> tuple[list[HostLease], Moment | None]:
+        """Hosts that are held from now on; where there is none, when to ask again, if that is known."""
         leases: list[HostLease] = []
         seen: set[str] = set()
         while len(leases) < wanted and len(seen) < LOOKS:
             if await self._do(mine.has_pages_left):
-                names = await self._do(mine.due, wanted - len(leases) + len(seen))
+                ready = await self._do(mine.ready, wanted - len(leases) + len(seen))
+                if ready and ready[0][0] > mine.now:
+                    return leases, ready[0][0]
+                names = [name for at, name in ready if at <= mine.now]
             else:
                 names = await self._do(mine.ended)
             new = [name for name in names if name not in seen][: wanted - len(leases)]
@@ -128,7 +133,7 @@ class DynamoFrontier:
             seen.update(new)
             looked = await self._all(self._do(mine.lease, name, per_host) for name in new)
             leases += [lease for lease in looked if lease is not None]
-        return leases
+        return leases, None
 
     def _ages(self, count: int, now: Moment) -> int:
         """The places in line of so many addresses: behind all that came before them."""
@@ -165,10 +170,9 @@ class DynamoFrontier:
 
     def _ask_again_at(self, mine: DynamoTurn) -> Moment | None:
         """The index may not have heard of all hosts yet: only the hosts themselves can say that none is left."""
-        first = self._table.query("#waiting = :waiting", {"waiting": mine.crawl}, IndexName=READY, Limit=1)
-        soonest = next((int(item["ready_at"]) for item in first), None)
-        if soonest is not None and not mine.limits.pages:
-            return max(soonest, mine.now)
+        first = mine.ready(1)
+        if first and not mine.limits.pages:
+            return max(first[0][0], mine.now)
         lines = [line for line in self._lines(mine.crawl) if "waiting" in line]
         if not mine.has_pages_left():
             lines = [line for line in lines if line["leased"] > 0]
