@@ -125,7 +125,7 @@ def weft_crawls(site: NginxSite, options: argparse.Namespace, *, workers: int, w
         crawl_id = submit(weft, spec(site, warc, workers))
         peak = watch(weft, crawl_id)
         seconds, used = time.monotonic() - began, spent(weft) - before
-        pages = ask(weft, f"/v1/crawls/{crawl_id}")["counts"]["done"]
+        pages = ask(weft, f"/v1/crawls/{crawl_id}")["crawl"]["counts"]["done"]
         return {"pages": pages, "seconds": seconds, "cpu": used, "memory_mb": peak}
 
 
