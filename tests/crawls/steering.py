@@ -13,11 +13,32 @@ from weft.fetching.urls import host_of, key_of
 from weft.runs.model import Lease
 
 SITE = "https://site.example/"
+TRAP = Skip(
+    reason="calendar",
+    host="site.example",
+    pattern="/calendar/{number}",
+    example=f"{SITE}calendar/9",
+    count=41,
+    is_trap=True,
+)
+SKIPS = [
+    TRAP,
+    Skip(reason="scope", host="cdn.example", example="https://cdn.example/logo.svg", count=612),
+    Skip(reason="robots", host="site.example", example=f"{SITE}private/", count=20),
+]
 SPEC: dict[str, Any] = {"urls": [SITE], "follow": True, "fetching": {"contact": "us@weft.example"}}
 
 
 async def a_crawl(app: App, project: str = "shop", **more: Any) -> Crawl:
     return await app.crawls.create(project, SPEC | more, by="test")
+
+
+async def a_crawled_site(app: App) -> Crawl:
+    """A crawl that is going on, of which a worker has done a share."""
+    crawl = await app.crawls.create("shop", SPEC | {"budget": {"pages": 500}}, labels=["site"], by="key:ci")
+    share = await Share.of(app, crawl, "crawler-1", ["site"])
+    await share.fetch(pages=40, failed=2, skips=SKIPS)
+    return crawl
 
 
 class Share:
@@ -28,9 +49,9 @@ class Share:
         self.hosts: list[HostLease] = []
 
     @classmethod
-    async def of(cls, app: App, crawl: Crawl, worker: str = "hand") -> Share:
+    async def of(cls, app: App, crawl: Crawl, worker: str = "hand", labels: Sequence[str] = ()) -> Share:
         """Lease the next run of this crawl."""
-        hand = await Hand.join(app, worker)
+        hand = await Hand.join(app, worker, labels)
         lease = await hand.lease_one()
         assert lease.spec.spec["crawl"] == crawl.id
         return cls(app, hand, lease)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import insert
 
+from tests.crawls.steering import a_crawled_site
 from tests.intake.letter_making import kept
 from tests.items.scene import Spider, lines
 from tests.runs.acting import Hand, submit
@@ -79,7 +80,7 @@ async def furnish(app: App, clock: Any) -> dict[str, Any]:
     await app.protocol.heartbeat(south.id, Beat(state="busy", running=2, done=4, stats=stats | {"load": 7.9}))
     while await app.comparer.tick():
         pass
-    return values
+    return values | {"crawl_id": (await a_crawled_site(app)).id}
 
 
 async def _deploy(app: App, name: str, spiders: tuple[Deployed, ...], settings: dict[str, Any], time: Ticking) -> None:

@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import on_sqlite
-from tests.crawls.steering import Share, a_crawl
+from tests.crawls.steering import TRAP, Share, a_crawl
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import Role
 from weft.app import App
-from weft.crawls.model import Skip
 
 pytestmark = on_sqlite
 
 DEVELOPER = {"*": Role.DEVELOPER}
 SITE = "https://site.example/"
-TRAP = Skip(
-    reason="calendar",
-    host="site.example",
-    pattern="/calendar/{number}",
-    example=f"{SITE}calendar/9",
-    count=41,
-    is_trap=True,
-)
 
 
 async def pressed(surfer: Surfer, crawl_id: int, act: str) -> Shown:

@@ -67,7 +67,7 @@ async def _asked(
 
 
 PAGES = {
-    "/crawls/{crawl_id:int}/hosts": {"GET": hosts},
-    "/crawls/{crawl_id:int}/urls": {"GET": urls},
-    "/crawls/{crawl_id:int}/skips": {"GET": skips},
+    "/crawls/{crawl_id}/hosts": {"GET": hosts},
+    "/crawls/{crawl_id}/urls": {"GET": urls},
+    "/crawls/{crawl_id}/skips": {"GET": skips},
 }

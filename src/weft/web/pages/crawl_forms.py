@@ -81,14 +81,16 @@ def _wrong(visit: Visit, typed: dict[str, str]) -> dict[str, str]:
     """What cannot even be asked for: numbers that are none."""
     errors = {}
     for name, (low, high) in NUMBERS.items():
-        try:
-            value = float(typed[name]) if name == "delay" else int(typed[name])
-            is_right = low <= value <= high
-        except ValueError:
-            is_right = False
-        if not is_right:
+        if not _is_number(typed[name], low, high, whole=name != "delay"):
             errors[name] = say(visit, N_("It must be a number from {low} to {high}."), low=low, high=high)
     return errors
+
+
+def _is_number(text: str, low: int, high: int, *, whole: bool) -> bool:
+    try:
+        return low <= (int(text) if whole else float(text)) <= high
+    except ValueError:
+        return False
 
 
 def _beside(refusal: Refusal) -> dict[str, str]:

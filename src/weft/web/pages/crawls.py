@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Onward, Page
@@ -126,7 +126,7 @@ def pages_of(counts: dict[str, int]) -> int:
 
 
 def address_of(visit: Visit) -> str:
-    return "/crawls/" + visit.path("crawl_id")
+    return "/crawls/" + quote(visit.path("crawl_id"), safe="")
 
 
 def _said(visit: Visit) -> str:
@@ -135,5 +135,5 @@ def _said(visit: Visit) -> str:
 
 PAGES = {
     "/crawls": {"GET": listing},
-    "/crawls/{crawl_id:int}": {"GET": detail, "POST": act},
+    "/crawls/{crawl_id}": {"GET": detail, "POST": act},
 }
