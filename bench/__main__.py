@@ -29,6 +29,8 @@ BENCHMARKS = [
     "screens",
     "long_logs",
     "crawl",
+    "scrapy_frontier",
+    "politeness",
 ]
 """Modules of bench/ with a ``main(arguments) -> exit code``; a new one is added here."""
 

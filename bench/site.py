@@ -19,6 +19,7 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import uvloop
 
@@ -29,10 +30,11 @@ SIZE = 40_000
 BLOCKS, BLOCK_SIZE = 64, 5_000
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 END_OF_DEFLATE = b"\x03\x00"
-WORDS = (
+TALE = (
     "river stone window garden letter market winter silver harbour engine mountain paper bridge corner candle forest "
     "village summer thread ladder station mirror pocket basket island copper feather valley hammer orchard ribbon tower"
-).split()
+)
+WORDS = TALE.split()
 
 
 @dataclass(slots=True)
@@ -211,14 +213,14 @@ def _http(status: str, kind: str, body: bytes, more: str = "") -> bytes:
     return head.encode() + body
 
 
-async def serve(site: Site, latencies: tuple[float, float]) -> None:
+async def serve(server: SiteServer) -> None:
     """Until SIGTERM. The first line on stdout is the port."""
-    server, ended = SiteServer(site, latencies=latencies), asyncio.Event()
+    ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with server.serving():
         server.make()
-        print(site.port, flush=True)
+        print(server.site.port, flush=True)
         await ended.wait()
 
 
@@ -228,9 +230,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, nargs=2, default=(0.0, 0.0), metavar=("LEAST", "MOST"))
+    parser.add_argument("--log", type=Path, help="when each request came, to which host, for what")
     options = parser.parse_args(arguments)
     site = Site(pages=options.pages, hosts=options.hosts, port=options.port)
-    uvloop.run(serve(site, tuple(options.latency)))
+    server = SiteServer(site, latencies=tuple(options.latency))
+    uvloop.run(serve(server))
+    if options.log is not None:
+        options.log.write_text("".join(f"{at:.6f} {host} {path}\n" for at, host, path in server.log))
     return 0
 
 

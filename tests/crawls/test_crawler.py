@@ -304,7 +304,7 @@ async def test_pages_that_are_all_alike_are_a_trap_that_ends_and_is_told(begin: 
             return Said(404)
         return html(f"/day/{int(number) + 1}", title=f"day {number}", text="nothing happens today " * 50)
 
-    scene = await begin(answer)
+    scene = await begin(answer, scope=Scope(depth=1_000))
     assert (await scene.crawl()).reason == "finished"
     assert {(skip.reason, skip.pattern) for skip in scene.clerk.skips if skip.is_trap} == {
         ("near_duplicates", "/day/{number}")

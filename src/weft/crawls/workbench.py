@@ -130,8 +130,8 @@ class Workbench:
             if work is None:
                 continue
             self._begin(held, work, at)
-            if self._resting and heap and heap[0][0] <= at:
-                self._wake_one()
+            if self._resting and heap:
+                self._wake_one() if heap[0][0] <= at else self._set_timer()
             return held, work
         return None
 

@@ -1,0 +1,209 @@
+"""What belongs to a crawl, what is a trap, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.crawls.exchanges import exchange
+from weft import crawl_spec
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.near import are_alike
+from weft.crawls.pages import PageReader
+from weft.crawls.patterns import pattern_of
+from weft.crawls.reasons import REASONS, TRAPS, sentence
+from weft.crawls.scope import Scope
+from weft.crawls.soft404 import made_up
+from weft.crawls.traps import MOST_PATTERNS, Refusal, Traps
+
+
+def spec(**parts: Any) -> CrawlSpec:
+    return crawl_spec.read({"urls": ["http://www.site.example/docs/start"], **parts})
+
+
+def scope(**parts: Any) -> Scope:
+    told = spec(scope=parts)
+    return Scope(told, told.urls)
+
+
+@pytest.mark.parametrize(
+    ("within", "inside", "outside"),
+    [
+        (
+            "host",
+            ["http://www.site.example/x", "https://site.example/"],
+            ["http://a.site.example/", "http://x.example/"],
+        ),
+        ("domain", ["http://site.example/", "https://a.b.site.example:8443/"], ["http://notsite.example/"]),
+        ("path", ["http://site.example/docs/a?b"], ["http://site.example/doc", "http://site.example/"]),
+        ("any", ["http://x.example/"], []),
+    ],
+)
+def test_a_crawl_stays_within_its_bounds(within: str, inside: list[str], outside: list[str]) -> None:
+    told = scope(within=within)
+    assert [told.refuses(url, 1) for url in inside] == [""] * len(inside)
+    assert [told.refuses(url, 1) for url in outside] == ["scope"] * len(outside)
+
+
+def test_patterns_and_depth_bound_a_crawl_as_well() -> None:
+    told = scope(allow=["/docs/", "/blog/"], deny=[r"\.pdf$"], depth=3)
+    urls = ["http://site.example/docs/a", "http://site.example/x", "http://site.example/docs/a.pdf"]
+    assert [told.refuses(url, 1) for url in urls] == ["", "allow", "deny"]
+    assert (told.refuses(urls[0], 3), told.refuses(urls[0], 4)) == ("", "depth")
+
+
+def test_a_crawl_without_seeds_is_bounded_by_its_patterns_alone() -> None:
+    told = crawl_spec.read({"tier": "fetch", "scope": {"deny": ["x"]}})
+    assert [Scope(told, ()).refuses(url, 0) for url in ("http://a.example/", "http://x.example/")] == ["", "deny"]
+
+
+@pytest.mark.parametrize(
+    ("url", "refusal"),
+    [
+        ("http://a.example/ok/page", None),
+        ("http://a.example/" + "x" * 2_048, ("url_length", "")),
+        ("http://a.example/" + "/".join(f"s{number}" for number in range(21)), ("segments", "")),
+        ("http://a.example/a/b/a/b/a/b/a/b", ("repeats", "/a/…/a")),
+        ("http://a.example/a/b/a/b/a/b", None),
+        ("http://a.example/events/2999/04", ("calendar", "/events/{number}/{number}")),
+        ("http://a.example/events?month=4&year=2999", ("calendar", "/events?month={value}&year={value}")),
+        ("http://a.example/day/2999-04-01", ("calendar", "/day/{date}")),
+        ("http://a.example/events/1999/04", None),
+        ("http://a.example/item/2999", None),
+    ],
+)
+def test_an_address_that_looks_like_a_trap_is_refused(url: str, refusal: Refusal | None) -> None:
+    assert Traps(spec()).refuses(url) == refusal
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("item/17-lamp?b=x&a=y", "item/{number}-lamp?a={value}&b={value}"),
+        ("s/0123456789abcdef0123/page", "s/{id}/page"),
+        ("v/6ba7b810-9dad-11d1-80b4-00c04fd430c8", "v/{id}"),
+        ("log/2026-11-16/x", "log/{date}/x"),
+        ("blog/internationalisation", "blog/internationalisation"),
+    ],
+)
+def test_addresses_have_in_common_what_does_not_vary(path: str, pattern: str) -> None:
+    assert pattern_of(path) == pattern
+
+
+def let_in(traps: Traps, urls: Iterable[str]) -> int:
+    return sum(traps.refuses(url) is None for url in urls)
+
+
+@pytest.mark.parametrize("most", [10, 500, 5_000])
+def test_a_pattern_has_about_as_many_addresses_as_it_may(most: int) -> None:
+    traps = Traps(spec(traps={"pages_per_pattern": most}))
+    urls = [f"http://a.example/p/{number}" for number in range(most * 3)]
+    assert most * 0.97 <= let_in(traps, urls) <= most * 1.03 + 1
+    assert traps.refuses("http://a.example/p/999999999") == ("pattern", "/p/{number}")
+    assert let_in(traps, ["http://b.example/p/1", "http://a.example/q/1", "http://a.example/about"]) == 3
+
+
+def test_an_address_that_is_met_again_counts_once() -> None:
+    traps = Traps(spec(traps={"pages_per_pattern": 500}))
+    urls = [f"http://a.example/p/{number}" for number in range(400)]
+    for _ in range(10):
+        assert let_in(traps, urls) == 400
+
+
+def test_patterns_that_were_met_long_ago_are_forgotten() -> None:
+    traps = Traps(spec(traps={"pages_per_pattern": 1}))
+    let_in(traps, ["http://a.example/p/1", "http://a.example/p/2"])
+    let_in(traps, (f"http://h{number}.example/{number}" for number in range(MOST_PATTERNS)))
+    assert traps.refuses("http://a.example/p/3") is None
+    assert traps.refuses(f"http://h{MOST_PATTERNS - 1}.example/7") == ("pattern", "/{number}")
+
+
+def feed(traps: Traps, url: str, html: str) -> Refusal | None:
+    """What the crawler does with a page."""
+    reader = PageReader(spec())
+    return traps.saw(url, reader.read(exchange(html, url), alike=traps.looks_at(url)))
+
+
+def calendar(month: int) -> str:
+    days = "".join(f"<td>{day}</td>" for day in range(1, 29 + month % 3))
+    return f"<body><h1>Month {month}</h1><table><tr>{days}</tr></table><p>Nothing happens in this month.</p>"
+
+
+def article(number: int) -> str:
+    words = ["river", "stone", "window", "garden", "letter", "market", "winter", "silver", "harbour", "engine"]
+    told = " ".join(words[(number * 7 + place * (number + 3)) % 10] for place in range(120))
+    return (
+        f"<body><nav><a href=/>Home</a><a href=/all>All</a></nav><h1>{told[:30]}</h1><p>{told}</p><footer>Us</footer>"
+    )
+
+
+def test_pages_that_are_all_alike_make_a_trap_of_their_pattern() -> None:
+    traps = Traps(spec(traps={"near_duplicates": 20}))
+    told = [feed(traps, f"http://a.example/cal/{month}", calendar(month)) for month in range(40)]
+    assert told[:20] == [None] * 20
+    assert told[20] == ("near_duplicates", "/cal/{number}")
+    assert traps.refuses("http://a.example/cal/999") == ("near_duplicates", "/cal/{number}")
+    assert traps.trap_of("http://a.example/cal/25") == ("near_duplicates", "/cal/{number}")
+    assert traps.trap_of("http://b.example/cal/25") is None
+
+
+def test_pages_that_say_different_things_are_no_trap() -> None:
+    traps = Traps(spec(traps={"near_duplicates": 5}))
+    assert [feed(traps, f"http://a.example/n/{number}", article(number)) for number in range(200)] == [None] * 200
+
+
+def test_pages_of_a_pattern_that_differ_are_looked_at_less_often() -> None:
+    traps = Traps(spec())
+    for number in range(40):
+        feed(traps, f"http://a.example/n/{number}", article(number))
+    assert sum(traps.looks_at(f"http://a.example/n/{number}") for number in range(320)) == 20
+
+
+def test_a_maze_of_pages_without_a_pattern_ends_as_well() -> None:
+    traps = Traps(spec(traps={"near_duplicates": 3}))
+    urls = [
+        f"http://a.example/{''.join(chr(97 + number // 26**place % 26) for place in range(4))}" for number in range(60)
+    ]
+    told = [feed(traps, url, "<body><h1>Sorry</h1><p>There is nothing here.</p>") for url in urls]
+    assert told[:15] == [None] * 15
+    assert set(told[16:]) == {("near_duplicates", "/…")}
+
+
+def test_a_page_like_the_one_for_no_page_is_a_soft_404() -> None:
+    traps, reader = Traps(spec()), PageReader(spec())
+    nowhere = made_up("http://a.example/x/y")
+    gone = "<body><h1>Sorry</h1><p>There is nothing here, but a link to our first page.</p>"
+    assert nowhere.startswith("http://a.example/")
+    traps.no_such_pages.learn(nowhere, 200, reader.read(exchange(gone, nowhere), alike=True).simhash)
+    assert feed(traps, "http://a.example/lost", gone) == ("soft_404", "")
+    assert feed(traps, "http://b.example/lost", gone) is None
+    assert feed(traps, "http://a.example/found", article(1)) is None
+
+
+def test_a_host_that_says_404_has_no_soft_ones() -> None:
+    traps, reader = Traps(spec()), PageReader(spec())
+    page = reader.read(exchange(article(1)), alike=True)
+    traps.no_such_pages.learn("http://a.example/x", 404, page.simhash)
+    assert traps.saw("http://a.example/y", page) is None
+
+
+def test_fingerprints_differ_as_much_as_texts_do() -> None:
+    reader = PageReader(spec())
+    first, again, other = (
+        reader.read(exchange(html), alike=True).simhash for html in (calendar(1), calendar(7), article(3))
+    )
+    assert are_alike(first, again)
+    assert not are_alike(first, other)
+
+
+def test_every_reason_is_a_sentence_and_traps_say_that_they_are_suspected() -> None:
+    for reason in REASONS:
+        told = sentence(reason)
+        assert told[0].islower()
+        assert "{" not in told
+        assert ("trap suspected" in told) == (reason in TRAPS)
+    assert sentence("pattern", pattern="/p/{number}") == "trap suspected: too many addresses are like /p/{number}"
+    assert sentence("status_404") == "the server answered with status 404"
+    assert sentence("what somebody else calls it") == "what somebody else calls it"

@@ -1,0 +1,96 @@
+"""Who of the hosts that are held may be asked next."""
+
+import asyncio
+
+from tests.waiting import eventually
+from weft.clock import SECOND, Moment
+from weft.crawl_ports import Given, HostLease
+from weft.crawl_spec import CrawlSpec, Fetching, Politeness
+from weft.crawls.steady import steady
+from weft.crawls.workbench import Errand, Held, Workbench
+
+
+def plainly(held: Held, at: Moment) -> Given | Errand | None:
+    return held.queue.popleft() if held.queue else None
+
+
+def workbench(**terms: object) -> Workbench:
+    spec = CrawlSpec(urls=("http://a.example/",), politeness=Politeness(**terms), fetching=Fetching(at_once=4))  # type: ignore[arg-type]
+    return Workbench(spec, plainly)
+
+
+def lease(host: str, urls: int = 3, next_at: Moment = 0, **more: object) -> HostLease:
+    given = [Given(number, f"http://{host}/{number}") for number in range(urls)]
+    return HostLease(host, 1, given, next_at, **more)  # type: ignore[arg-type]
+
+
+def taken(bench: Workbench) -> list[str]:
+    """The hosts of everything that can be taken now, in order."""
+    found = []
+    while (each := bench.take()) is not None:
+        found.append(each[0].name)
+    return found
+
+
+async def test_a_host_is_asked_once_at_a_time() -> None:
+    bench = workbench(delay_seconds=0.0)
+    held = bench.add(lease("a"), steady())
+    assert taken(bench) == ["a"]
+    bench.finished(held)
+    assert taken(bench) == ["a"]
+
+
+async def test_a_host_may_be_asked_as_often_at_once_as_the_spec_says() -> None:
+    bench = workbench(delay_seconds=0.0, at_once_per_host=2)
+    bench.add(lease("a"), steady())
+    assert taken(bench) == ["a", "a"]
+
+
+async def test_a_host_that_is_not_due_is_not_asked() -> None:
+    bench = workbench(delay_seconds=60.0)
+    held = bench.add(lease("a"), steady())
+    bench.add(lease("late", next_at=steady() + 60 * SECOND), steady())
+    bench.add(lease("unclean", unclean=True), steady())
+    assert taken(bench) == ["a"]
+    bench.finished(held)
+    assert taken(bench) == []
+
+
+async def test_hosts_at_one_address_wait_for_one_another() -> None:
+    bench = workbench(delay_seconds=0.0, address_delay_seconds=60.0)
+    for name, address in (("a", "192.0.2.1"), ("b", "192.0.2.1"), ("c", "192.0.2.2")):
+        bench.add(lease(name), steady()).manners.state.address = address
+    assert taken(bench) == ["a", "c"]
+
+
+async def test_nothing_is_given_out_while_the_bench_is_paused_or_of_a_host_that_is_gone() -> None:
+    bench = workbench(delay_seconds=0.0)
+    held = bench.add(lease("a"), steady())
+    bench.paused = True
+    assert taken(bench) == []
+    bench.paused = False
+    bench.remove(held)
+    assert taken(bench) == []
+
+
+async def test_a_host_becomes_due_while_another_keeps_a_fetcher_waiting() -> None:
+    bench = workbench(delay_seconds=0.05)
+    asked: list[str] = []
+
+    async def fetch() -> None:
+        while True:
+            each = bench.take()
+            if each is None:
+                await bench.rest()
+                continue
+            asked.append(each[0].name)
+            await asyncio.Event().wait()
+
+    fetchers = [asyncio.create_task(fetch()) for _ in range(3)]
+    await eventually(lambda: bench.idle == 3)
+    bench.add(lease("soon", next_at=steady() + SECOND // 20), steady())
+    bench.add(lease("later", next_at=steady() + SECOND // 10), steady())
+    await eventually(lambda: asked == ["soon", "later"])
+    for task in fetchers:
+        task.cancel()
+    await asyncio.gather(*fetchers, return_exceptions=True)
