@@ -31,6 +31,7 @@ QUICK: dict[str, Any] = {
     "poll_seconds": 0.2,
     "drain_seconds": 5.0,
     "log_format": "text",
+    "allowed_networks": "127.0.0.0/8,::1/128",
     "log_level": "warning",
 }
 """Settings under which what takes a quarter of a minute in production takes seconds."""

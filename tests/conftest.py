@@ -40,6 +40,7 @@ from weft.db.database import open_database
 from weft.db.migrate import migrate
 from weft.db.server import DRIVERS
 
+THIS_MACHINE = "127.0.0.0/8,::1/128"
 DATABASES = ("sqlite", "postgres", "mariadb")
 
 OpenApp = Callable[..., Awaitable[App]]
@@ -223,7 +224,8 @@ async def another_app(database_url: str, clock: SetClock, tmp_path: Path) -> Asy
     async with AsyncExitStack() as stack:
 
         async def opened(**settings: Any) -> App:
-            config = Config(**{"data_dir": str(tmp_path), "database": database_url, "broker": "memory:"} | settings)
+            usual = {"data_dir": str(tmp_path), "database": database_url, "broker": "memory:"}
+            config = Config(**{"allowed_networks": THIS_MACHINE} | usual | settings)
             app = await open_app(config, clock)
             stack.push_async_callback(app.close)
             return app

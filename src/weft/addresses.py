@@ -7,12 +7,17 @@ with their version. An address that carries another one inside (NAT64, 6to4 …)
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+AddressInfo = tuple[Any, Any, int, str, tuple[Any, ...]]
+"""One of what ``socket.getaddrinfo`` returns."""
 
 CLOSED: tuple[tuple[str, str], ...] = (
     ("0.0.0.0/8", "this network"),
@@ -55,13 +60,16 @@ _TEREDO, _SIX_TO_FOUR = _CARRIERS[2:]
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-class RefusedAddress(Exception):
-    """An address, or a name, that weft does not connect to."""
+class RefusedAddress(OSError):
+    """An address, or a name, that weft does not connect to; as if there were no way there."""
 
     def __init__(self, which: str, what: str) -> None:
-        super().__init__(
-            f"{which} is not fetched from, because it belongs to {what}; allow it with the setting allowed_networks"
-        )
+        sentence = f"{which} is not public: it belongs to {what}; allow it with the setting allowed_networks"
+        super().__init__(errno.EACCES, sentence)
+        self._sentence = sentence
+
+    def __str__(self) -> str:
+        return self._sentence
 
 
 class Guard:
@@ -76,6 +84,12 @@ class Guard:
         why = self._why(address)
         if why:
             raise RefusedAddress(address, why)
+
+    def socket(self, found: AddressInfo) -> socket.socket:
+        """A socket for an address as getaddrinfo gives it; for libraries that look up names and connect themselves."""
+        family, kind, protocol, _, address = found
+        self.check(str(address[0]))
+        return socket.socket(family, kind, protocol)
 
     def check_name(self, host: str) -> None:
         """Raise ``RefusedAddress`` for names that only lead where nobody should go; addresses are checked as such."""

@@ -22,6 +22,7 @@ from weft.access.throttle import Throttle
 from weft.access.tokens import Tokens
 from weft.access.users import Users
 from weft.access.views import Views
+from weft.addresses import Guard
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.crawl_ports import Frontier
@@ -242,7 +243,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         intake=intake,
         letters=Letters(db, intake.resubmit, clock),
         webhooks=Webhooks(db, sealer, clock),
-        courier=Courier(db, sealer, Leader(db, "courier", me()), clock),
+        courier=Courier(db, sealer, Leader(db, "courier", me()), clock, Guard(config.allowed_network_set)),
         proxies=proxies,
     )
 

@@ -186,6 +186,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """How long a stopped process may take before it is killed."""
     code: ReadyCode | None = None
     """The project's code, for a kind that executes it."""
+    allowed_networks: tuple[str, ...] = ()
+    """Networks that may be connected to although they are not public."""
 
     @property
     def idempotency_key(self) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from weft import events
 from weft.access.sealing import Sealer
+from weft.addresses import Guard
 from weft.clock import SECOND, Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.envelope import Envelope
@@ -64,8 +65,8 @@ class Message:
 
 
 class Courier:
-    def __init__(self, db: Database, sealer: Sealer, leader: Leader, clock: Clock) -> None:
-        self._db, self._sealer, self._leader, self._clock = db, sealer, leader, clock
+    def __init__(self, db: Database, sealer: Sealer, leader: Leader, clock: Clock, guard: Guard) -> None:
+        self._db, self._sealer, self._leader, self._clock, self._guard = db, sealer, leader, clock, guard
         self._position: Position | None = None
         self._sending: dict[int, asyncio.Task[None]] = {}
 
@@ -145,8 +146,8 @@ class Courier:
         try:
             secret = await self._secret(webhook)
             timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-            jar = aiohttp.DummyCookieJar()
-            async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
+            jar, connector = aiohttp.DummyCookieJar(), aiohttp.TCPConnector(socket_factory=self._guard.socket)
+            async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar, connector=connector) as session:
                 while messages := await self._claim(webhook):
                     await asyncio.gather(*(self._deliver(session, webhook, secret, each) for each in messages))
         except WeftError as problem:

@@ -198,7 +198,7 @@ async def _execute(running: Running, tools: Tools) -> Ended:
                 tools.delivery.add(lease.run_id, lease.attempt, folder)
             if resuming.is_resumable(lease):
                 await resuming.restore(tools.blobs, lease.run_id, folder)
-            return proper(await chosen.execute(_work(running, folder, code)), lease.kind)
+            return proper(await chosen.execute(_work(running, folder, code, tools.policy)), lease.kind)
     except WeftError as problem:
         return Ended(outcome="failed", reason=str(problem))
     except Exception as problem:  # an executor is somebody's plug-in: its fault ends the run, not the worker
@@ -232,7 +232,7 @@ def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextM
     return serving(desk, folder) if lease.kind == "crawl" else piped(desk, folder)
 
 
-def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:
+def _work(running: Running, folder: Path, code: ReadyCode | None, policy: Policy) -> Work:
     lease = running.lease
     return Work(
         run_id=lease.run_id,
@@ -247,6 +247,7 @@ def _work(running: Running, folder: Path, code: ReadyCode | None) -> Work:
         folder=folder,
         grace_seconds=lease.spec.grace_seconds,
         code=code,
+        allowed_networks=policy.allowed_networks,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from weft.adapters.executors._request import Request, shown
+from weft.addresses import Guard, RefusedAddress
 
 MOST_REDIRECTS = 10
 CHUNK = 65_536
@@ -46,10 +47,10 @@ class NoAnswer(Exception):
     """The exchange did not come to an end; the text says why, in words."""
 
 
-async def fetch(request: Request, headers: Mapping[str, str]) -> Answer:
-    """Send the request and read the answer, all within ``timeout_seconds``."""
+async def fetch(request: Request, headers: Mapping[str, str], guard: Guard) -> Answer:
+    """Send the request and read the answer, all within ``timeout_seconds``; every hop is to where ``guard`` allows."""
     try:
-        async with asyncio.timeout(request.timeout_seconds), _session() as session:
+        async with asyncio.timeout(request.timeout_seconds), _session(guard) as session:
             return await _exchange(session, request, headers)
     except TimeoutError as late:
         raise NoAnswer(f"no answer within {request.timeout_seconds:g} s") from late
@@ -59,11 +60,11 @@ async def fetch(request: Request, headers: Mapping[str, str]) -> Answer:
         raise NoAnswer(in_words(failure)) from failure
 
 
-def _session() -> aiohttp.ClientSession:
+def _session(guard: Guard) -> aiohttp.ClientSession:
     """One session an attempt: nothing is kept between two runs, neither connections nor cookies."""
     return aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-        connector=aiohttp.TCPConnector(force_close=True),
+        connector=aiohttp.TCPConnector(force_close=True, socket_factory=guard.socket),
         auto_decompress=False,
     )
 
@@ -120,6 +121,8 @@ def in_words(failure: Exception) -> str:
         return f"the certificate of {failure.host} is not valid: {failure.certificate_error}"
     if isinstance(failure, aiohttp.ClientSSLError):
         return f"no secure connection: {failure.os_error}"
+    if isinstance(failure, aiohttp.ClientConnectorError) and isinstance(failure.os_error, RefusedAddress):
+        return str(failure.os_error)
     if isinstance(failure, OSError) and failure.errno == errno.ECONNREFUSED:
         return "connection refused"
     if isinstance(failure, aiohttp.ServerDisconnectedError):

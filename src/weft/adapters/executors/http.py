@@ -10,6 +10,7 @@ from weft import clock
 from weft.adapters.executors import _pattern
 from weft.adapters.executors._breaker import Breakers, Permit, Refusal
 from weft.adapters.executors._request import Request, shown
+from weft.addresses import Guard
 from weft.errors import Invalid
 from weft.ports import Breaker, Ended, Work
 
@@ -52,7 +53,7 @@ class HttpExecutor:
 
         started = self._monotonic()
         try:
-            answer = await fetch(request, request.headers_for(work))
+            answer = await fetch(request, request.headers_for(work), Guard(work.allowed_networks))
         except NoAnswer as failure:
             self._breakers.settle(permit, works=False)
             _log(work, request, str(failure))
