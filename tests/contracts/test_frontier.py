@@ -189,6 +189,15 @@ async def test_hosts_that_were_due_longest_come_first(frontier: Frontier, clock:
     assert [each.host for each in await ask(frontier, 2)] == ["c.example", "b.example"]
 
 
+async def test_finding_more_on_hosts_does_not_change_who_waits_longest(frontier: Frontier, clock: SetClock) -> None:
+    await add(frontier, found("known", "young.example"), crawl=OTHER)
+    await add(frontier, found("x", "old.example"))
+    clock.forward(1)
+    more = [found("y", "young.example"), found("y", "old.example")]
+    turned = await frontier.turn(CRAWL, "one", Turn(found=more, hosts=1))
+    assert [(each.host, paths(each)) for each in turned.leases] == [("old.example", ["x", "y"])]
+
+
 async def test_a_host_that_was_released_stands_behind_those_that_wait(frontier: Frontier, clock: SetClock) -> None:
     await add(frontier, *(one for name in "abc" for one in numbered(5, f"{name}.example")))
     seen = []

@@ -148,7 +148,7 @@ def _states() -> Ready:
 def write(tx: Transaction, lines: Sequence[HostLine], most: int) -> None:
     """Keep what became of locked lines; ``most`` is how many addresses of each may be given."""
     update_many(tx, crawl_hosts, [_line_row(line, most) for line in lines], match=("crawl_id", "host_id"))
-    update_many(tx, hosts, [_host_row(line) for line in lines], match=("id",), stays="state")
+    update_many(tx, hosts, [_host_row(line) for line in lines if line.touched], match=("id",), stays="state")
 
 
 def _line_row(line: HostLine, most: int) -> dict[str, Any]:

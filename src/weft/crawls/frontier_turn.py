@@ -84,10 +84,7 @@ class FrontierTurn:
         if line is None or not line.is_ours or line.fence != report.fence:
             return None
         self._taken += [(line, each) for each in report.outcomes if line.take(each, self._now)]
-        line.next_at = report.next_at
-        if report.state:
-            line.state = report.state
-        line.leased_until = self._until
+        line.keep(self._until, report.next_at, urls.clean(report.state))
         if report.release:
             line.release()
             if line.is_wanted_elsewhere(self._now):
@@ -122,11 +119,10 @@ class FrontierTurn:
         for _ in range(MOST_ROUNDS):
             room = self._turn.hosts - len(free)
             seen = hosts.due(self._tx, self._crawl, self._now, room, last, leased_only=self._left() <= 0)
-            for line, state in seen:
-                self._states[line.host_id] = state
-                if line.host_id not in self._lines:
-                    self._lines[line.host_id] = line
-                    free += [line] if self._is_free(line) else []
+            for as_stored, state in seen:
+                self._states[as_stored.host_id] = state
+                line = self._lines.setdefault(as_stored.host_id, as_stored)
+                free += [line] if self._is_free(line) else []
             if len(seen) < room or len(free) == self._turn.hosts:
                 break
             last = seen[-1][0]

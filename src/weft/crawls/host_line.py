@@ -53,6 +53,8 @@ class HostLine:
     """What is to be written; None: it stays as it is."""
     came_back: int = 0
     """How many addresses were given and came back unfetched, in this turn."""
+    touched: bool = False
+    """Whether something of the host itself has changed, and not only of what the crawl has on it."""
     given: int = 0
     """How many addresses were given in this turn."""
     since: Moment = field(init=False)
@@ -116,11 +118,19 @@ class HostLine:
         self.taken -= count
         self.came_back += count
 
+    def keep(self, until: Moment, next_at: Moment, state: str) -> None:
+        """Hold it until then; nobody may ask it for anything before ``next_at``."""
+        self.touched = True
+        self.leased_until, self.next_at = until, next_at
+        self.state = state or self.state
+
     def release(self) -> None:
+        self.touched = True
         self.take_back()
         self.crawl_id, self.holder, self.leased_until = None, "", 0
 
     def lease(self, holder: str, until: Moment) -> None:
+        self.touched = True
         self.fence += 1
         self.crawl_id, self.own_fence, self.holder, self.leased_until = self.crawl, self.fence, holder, until
         if self.wanted_by == self.crawl:
@@ -129,6 +139,7 @@ class HostLine:
     def want(self, now: Moment) -> None:
         """Ask whoever has it to let it go soon."""
         if not self.is_wanted_elsewhere(now):
+            self.touched = True
             self.wanted_by, self.wanted_until = self.crawl, now + WANTED
 
     def is_waiting(self, most: int) -> bool:

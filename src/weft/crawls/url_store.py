@@ -55,8 +55,8 @@ def _row(crawl: int, one: Found, host_id: int, now: Moment, place: int) -> dict[
         "crawl_id": crawl,
         "key": one.key,
         "host_id": host_id,
-        "url": one.url,
-        "data": one.data or None,
+        "url": clean(one.url),
+        "data": clean(one.data) or None,
         "state": QUEUED,
         "line": -host_id if later else host_id,
         "rank": one.not_before if later else rank(one.priority, now + place),
@@ -113,7 +113,7 @@ def _outcome_row(line: HostLine, outcome: Outcome, now: Moment) -> dict[str, Any
     return row
 
 
-def clean(text: str, most: int) -> str:
+def clean(text: str, most: int = 2**24) -> str:
     """As much of a text as every database keeps."""
     return text[:most].replace("\0", "")
 
