@@ -21,7 +21,8 @@ HTML = f"""<html lang="en-GB"><head><title>Lamp</title><meta name=description co
 <script type="application/ld+json">{{broken</script></head>
 <body><nav><a href="/">Home</a></nav><article><h1>A lamp</h1>{ARTICLE}</article>
 <div itemscope itemtype="https://schema.org/Product"><span itemprop="name">Lamp</span>
-<a itemprop="url" href="/lamp">x</a><div itemprop="offers" itemscope><b itemprop="price" content="12.50">12</b></div></div>
+<a itemprop="url" href="/lamp">x</a><div itemprop="offers" itemscope><b itemprop="price" content="12.50">12</b></div>
+</div>
 <p class=price>1.234,50 €</p><p class=count>about 1,234 pieces</p><time datetime="2026-11-16T12:00:00+02:00">noon</time>
 <p class=stock>yes</p><p class=tag>a</p><p class=tag>b</p></body></html>"""
 
@@ -77,6 +78,7 @@ def test_structured_data_is_found_and_what_is_broken_is_left_out() -> None:
         ({"xpath": "//h1/text()"}, "A lamp"),
         ({"xpath": "count(//p[@class='tag'])", "type": "whole"}, 2),
         ({"css": ".tag", "many": True}, ["a", "b"]),
+        ({"css": "p.tag, .tag", "many": True}, ["a", "b"]),
         ({"css": ".price", "type": "number"}, 1234.5),
         ({"css": ".count", "type": "whole"}, 1234),
         ({"css": "time", "attribute": "datetime", "type": "time"}, "2026-11-16T10:00:00Z"),
@@ -104,8 +106,8 @@ def test_a_rule_makes_a_field_of_its_type(rule: dict[str, Any], value: Any) -> N
         ("12,5", 12.5),
         ("1,234", 1234),
         ("-3.5 °C", -3.5),
-    ]
-    + [("1.234.567", 1234567), ("7", 7), ("£3", 3), ("1’000", 1000), ("none", None), ("2e3", 2000.0)],
+        *(("1.234.567", 1234567), ("7", 7), ("£3", 3), ("1’000", 1000), ("none", None), ("2e3", 2000.0)),
+    ],
 )
 def test_numbers_are_read_as_people_write_them(text: str, number: float | None) -> None:
     assert field({"css": "p", "type": "number"}, f"<p>{text}</p>") == number

@@ -55,7 +55,7 @@ def test_patterns_and_depth_bound_a_crawl_as_well() -> None:
 
 
 def test_a_crawl_without_seeds_is_bounded_by_its_patterns_alone() -> None:
-    told = crawl_spec.read({"tier": "fetch", "scope": {"deny": ["x"]}})
+    told = crawl_spec.read({"tier": "fetch", "scope": {"deny": ["//x"]}})
     assert [Scope(told, ()).refuses(url, 0) for url in ("http://a.example/", "http://x.example/")] == ["", "deny"]
 
 

@@ -60,7 +60,7 @@ def _codec(label: bytes) -> str:
     name = label.decode("ascii", "replace").strip().lower()
     try:
         found = codecs.lookup(SAME.get(name, name))
-        b"".decode(found.name)  # base64, rot13 and others like them are no charsets
+        b"x".decode(found.name, "replace")  # base64, rot13 and others like them are no charsets
     except (LookupError, ValueError):
         return ""
     return "" if found.name in ("utf-7", "idna", "punycode", "unicode_escape", "raw_unicode_escape") else found.name
@@ -72,5 +72,5 @@ def _is_utf8(body: bytes) -> bool:
     try:
         body.decode()
     except UnicodeDecodeError as problem:
-        return problem.start > len(body) - 4  # cut in the middle of a character
+        return problem.reason == "unexpected end of data"  # cut in the middle of a character
     return True

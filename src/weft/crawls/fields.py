@@ -15,7 +15,7 @@ from lxml import etree, html
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from weft.crawl_spec import Field
-from weft.crawls.structured import json_ld
+from weft.crawls.structured import each_once, json_ld
 from weft.errors import AdapterMissing, Invalid
 from weft.fetching.urls import Spelling
 
@@ -108,7 +108,7 @@ def _css(field: str, rule: Field) -> Found:
         raise Invalid(field, rule.css, "it must be a CSS selector") from problem
 
     def find(sheet: Sheet) -> list[Any]:
-        nodes = sheet.tree.css(rule.css) if sheet.tree is not None else []
+        nodes = each_once(sheet.tree.css(rule.css)) if sheet.tree is not None else []
         if rule.attribute:
             return [value for node in nodes if (value := node.attributes.get(rule.attribute)) is not None]
         return [node.html if rule.type == "html" else node.text() for node in nodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 US = "weft"
 """Who we are where a page speaks to robots by their names."""
+
+_NAMED = re.compile(r"\s*(?!unavailable_after|max-)([A-Za-z][\w.*-]*)\s*:(.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -44,10 +47,12 @@ def asks_of(rules: Iterable[str]) -> tuple[bool, bool]:
     """Whether robots are asked for nofollow and for noindex; what is said to others by their names does not count."""
     asked: set[str] = set()
     for rule in rules:
-        name, colon, rest = rule.partition(":")
-        if colon and name.strip().lower() not in (US, "robots") and "," not in name and rest.strip()[:1].isalpha():
-            continue
-        asked.update(each.strip().lower() for each in (rest if colon else rule).split(","))
+        spoken_to = _NAMED.match(rule)
+        if spoken_to is not None:
+            if spoken_to[1].lower() != US:
+                continue
+            rule = spoken_to[2]
+        asked.update(each.strip().lower() for each in rule.split(","))
     return bool(asked & {"nofollow", "none"}), bool(asked & {"noindex", "none"})
 
 

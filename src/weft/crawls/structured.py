@@ -14,7 +14,11 @@ LARGEST = 1_000_000
 _VALUES = {
     **dict.fromkeys(("a", "area", "link"), "href"),
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
-    "meta": "content", "data": "value", "meter": "value", "object": "data", "time": "datetime",
+    "meta": "content",
+    "data": "value",
+    "meter": "value",
+    "object": "data",
+    "time": "datetime",
 }
 """Where the value of a property stands, by its tag; elsewhere it is the text."""
 
@@ -52,7 +56,7 @@ def microdata(tree: LexborHTMLParser) -> list[dict[str, Any]]:
     """Items that are no property of another, with theirs inside."""
     items: dict[int, dict[str, Any]] = {}
     tops: list[dict[str, Any]] = []
-    for node in tree.css("[itemscope],[itemprop]"):
+    for node in each_once(tree.css("[itemscope],[itemprop]")):
         above = items.get(_scope_above(node))
         value: Any = None
         if "itemscope" in node.attributes:
@@ -66,6 +70,11 @@ def microdata(tree: LexborHTMLParser) -> list[dict[str, Any]]:
         elif value is not None:
             tops.append(value)
     return tops
+
+
+def each_once(nodes: list[LexborNode]) -> list[LexborNode]:
+    """A node that matches several selectors of a list is found several times."""
+    return list({node.mem_id: node for node in nodes}.values())
 
 
 def _scope_above(node: LexborNode) -> int:

@@ -60,7 +60,7 @@ class Spelling:
     def canonical(self, url: str) -> str | None:
         """The address in its one spelling; None where it is none of the web."""
         try:
-            return self._tidy(str(URL.parse(url.partition("#")[0])))
+            return self._tidy(str(URL.parse(url)).partition("#")[0])
         except (URLError, UnicodeError):
             return None
 
