@@ -20,8 +20,8 @@ WeftError
 ├── Unopened                exit 1   what was sealed cannot be opened here
 ├── BrokerDown                       a hint could not be sent; costs latency only
 │   └── InboxDown                    a queue of another system does not answer; its messages wait there
-├── FrontierDown                     the store of a crawl's addresses does not answer; crawls wait for it
-│   └── FrontierLost                 it answers, and has lost what it knew of a crawl
+├── FrontierDown       503           the store of a crawl's addresses does not answer; crawls wait for it
+│   └── FrontierLost   503           it answers, and has lost what it knew of a crawl
 ├── LimiterDown                      the store of limits does not answer; nobody gets more than the limit
 └── Misconfigured           exit 78  weft cannot start as it is set up
     ├── AdapterMissing               a chosen adapter needs a package that is not installed

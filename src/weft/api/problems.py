@@ -48,6 +48,7 @@ TITLES = {
     "internal": (500, "Weft has a fault"),
     "database_down": (503, "The database does not answer"),
     "blobs_down": (503, "The blob store cannot be used"),
+    "frontier_down": (503, "The frontier of crawls cannot be used"),
     "overloaded": (503, "Too much is asked at once"),
 }
 """The status and the title of each code."""
@@ -64,6 +65,7 @@ CODES: dict[type[errors.WeftError], str] = {
     errors.QueueFull: "queue_full",
     errors.DatabaseDown: "database_down",
     errors.BlobsDown: "blobs_down",
+    errors.FrontierDown: "frontier_down",
     errors.LeaseLost: "lease_lost",
 }
 

@@ -9,17 +9,17 @@ from weft import events
 from weft.access.witness import tell
 from weft.addresses import Guard
 from weft.clock import Clock
-from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Found, Frontier, Known, KnownHost, Limits, Turn
+from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Frontier, Known, KnownHost
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import list_store, pace, store
 from weft.crawls.checking import check_address, checked, name_of, share_spec
+from weft.crawls.feeding import give
 from weft.crawls.files import CrawlFiles
 from weft.crawls.model import ACTIVE, FINISHED, NO_POLICY, PAUSED, STOPPED, Crawl, Policy, Skip
 from weft.crawls.report import Beat, Report, Why
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import Fact
-from weft.fetching.urls import host_of, key_of
 from weft.ports import Blobs
 from weft.runs.model import NewRun, Retry, RunSpec
 from weft.runs.runs import Runs
@@ -29,8 +29,6 @@ MOST_TRAPS = 100
 SHARE_RETRY = Retry(count=3, delay_seconds=5.0)
 """A share that fails is tried again: what it held goes back in line by itself."""
 FILLING = "it is being filled"
-MOST_AT_ONCE = 2_000
-"""Addresses that are put into a frontier with one turn."""
 
 
 class Crawls:
@@ -228,17 +226,9 @@ class Crawls:
         spelled = [check_address(f"urls[{place}]", url, guard) for place, url in enumerate(urls)]
         if crawl.state == STOPPED:
             raise Conflict(f"crawl {crawl_id} is {_standing(crawl)}; let it go on before you give it more")
-        new = await self._add(crawl, spelled)
+        new = await give(self._frontier, crawl, spelled, "fed")
         if crawl.state == FINISHED and new:
             await self._reopen(crawl)
-        return new
-
-    async def _add(self, crawl: Crawl, urls: Sequence[str]) -> int:
-        budget, new = crawl.spec.budget, 0
-        await self._frontier.open(crawl.id, Limits(pages=budget.pages, pages_per_host=budget.pages_per_host))
-        for start in range(0, len(urls), MOST_AT_ONCE):
-            found = [Found(key_of(url), url, host_of(url)) for url in urls[start : start + MOST_AT_ONCE]]
-            new += (await self._frontier.turn(crawl.id, "fed", Turn(found=found))).new
         return new
 
     async def requeue(self, crawl_id: int, state: str = FAILED) -> int:

@@ -14,22 +14,18 @@ from msgspec.structs import replace
 
 from weft import crawl_spec, events
 from weft.clock import SECOND, Clock, Moment
-from weft.crawl_ports import Found, Frontier, Limits, Turn, Turned
+from weft.crawl_ports import Frontier, Kept, Turn, Turned
 from weft.crawl_spec import CrawlSpec
-from weft.crawls import store
-from weft.crawls.model import ACTIVE, FINISHED, Crawl, CrawlTurn, CrawlTurned
+from weft.crawls import feeding, store
+from weft.crawls.model import ACTIVE, FINISHED, PAUSED, Crawl, CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
-from weft.errors import Invalid, LeaseLost
+from weft.errors import FrontierLost, Invalid, LeaseLost
 from weft.events import Fact
 from weft.fetching.proxies import Proxies
-from weft.fetching.urls import canonical, host_of, key_of
 from weft.items import collect_store
 from weft.projects import store as projects
 
 PAGE_KEY = ("url",)
-MOST_AT_ONCE = 2_000
-"""Addresses that are put into a frontier with one turn."""
-
 SPENT_EVERY: Moment = 2 * SECOND
 """How often it is looked whether the budget of a crawl is used up."""
 
@@ -60,11 +56,15 @@ class Desk:
             await self._seed(crawl)
         stop, reason = await self._must_stop(crawl)
         turn = asked.turn if not stop else _giving_back(asked.turn)
-        turned = await self._frontier.turn(crawl.id, share.holder, turn)
+        try:
+            if asked.feed and not await self._feed(crawl, asked.feed):
+                stop, reason = PAUSED, await self._pause(crawl, _nobody_to_feed(crawl))
+                turn = _taken_back(asked.turn)
+            turned = await self._frontier.turn(crawl.id, share.holder, turn)
+        except FrontierLost as lost:
+            return CrawlTurned(crawl.id, _nothing(asked.turn), PAUSED, await self._pause(crawl, str(lost)))
         if asked.skips:
             await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips))
-        if asked.feed:
-            await self._feed(crawl, asked.feed)
         if not stop and await self._is_over(crawl, turn, turned):
             stop, reason = FINISHED, "nothing is left"
             await self._end(crawl, reason)
@@ -96,9 +96,7 @@ class Desk:
 
     async def _seed(self, crawl: Crawl) -> None:
         """Put the addresses that a crawl begins with into its frontier; more than once does no harm."""
-        budget = crawl.spec.budget
-        await self._frontier.open(crawl.id, Limits(pages=budget.pages, pages_per_host=budget.pages_per_host))
-        await self._add(crawl, [url for each in crawl.spec.urls if (url := canonical(each)) is not None])
+        await feeding.give(self._frontier, crawl, crawl.spec.urls, "seeds")
         await self._db.transact(lambda tx: self._make_room(tx, crawl))
 
     def _make_room(self, tx: Transaction, crawl: Crawl) -> None:
@@ -110,17 +108,28 @@ class Desk:
             events.append(tx, [Fact("dataset_created", crawl.project, crawl.run_id, None, {"dataset": name})], at)
         store.mark_seeded(tx, crawl.id)
 
-    async def _feed(self, crawl: Crawl, urls: list[str]) -> None:
-        """Hand what one crawl discovers to another."""
+    async def _feed(self, crawl: Crawl, urls: list[str]) -> bool:
+        """Hand what one crawl discovers to another, before it counts as discovered; False where there is no other."""
         name = crawl.spec.feeds
-        fed = await self._db.read(lambda tx: store.active_named(tx, crawl.project, name)) if name else None
-        if fed is not None:
-            await self._add(fed, [url for each in urls if (url := canonical(each)) is not None])
+        if not name:
+            return True
+        fed = await self._db.read(lambda tx: store.going_on(tx, crawl.project, name))
+        if fed is None:
+            return False
+        await feeding.give(self._frontier, fed, urls, f"crawl {crawl.id}")
+        return True
 
-    async def _add(self, crawl: Crawl, urls: list[str]) -> None:
-        for start in range(0, len(urls), MOST_AT_ONCE):
-            found = [Found(key_of(url), url, host_of(url)) for url in urls[start : start + MOST_AT_ONCE]]
-            await self._frontier.turn(crawl.id, "seeds", Turn(found=found))
+    async def _pause(self, crawl: Crawl, reason: str) -> str:
+        """Let a crawl rest that cannot go on, until somebody has mended what is wrong."""
+        at = self._clock()
+
+        def work(tx: Transaction) -> None:
+            if store.change_state(tx, crawl.id, [ACTIVE], PAUSED, reason, None):
+                data = {"crawl": crawl.id, "reason": reason}
+                events.append(tx, [Fact("crawl_paused", crawl.project, crawl.run_id, None, data)], at)
+
+        await self._db.transact(work)
+        return reason
 
     async def _must_stop(self, crawl: Crawl) -> tuple[str, str]:
         """Whether the crawl is over or at rest, and why."""
@@ -166,6 +175,21 @@ class Desk:
 def _giving_back(turn: Turn) -> Turn:
     """The same turn of one who is given nothing more."""
     return replace(turn, hosts=0, reports=[replace(each, want=0) for each in turn.reports])
+
+
+def _taken_back(turn: Turn) -> Turn:
+    """The same turn of one who has told nothing: what it was given stays with it, and comes back when it ends."""
+    reports = [replace(each, outcomes=[], want=0) for each in turn.reports]
+    return replace(turn, found=[], reports=reports, hosts=0)
+
+
+def _nothing(turn: Turn) -> Turned:
+    """The answer to one who holds nothing any more."""
+    return Turned(kept=[Kept(False)] * len(turn.reports))
+
+
+def _nobody_to_feed(crawl: Crawl) -> str:
+    return f"it feeds the crawl {crawl.spec.feeds}, which does not go on; begin that one, then let this one go on"
 
 
 def _project_of(tx: Transaction, worker_id: int, run_id: int, attempt: int) -> str:

@@ -60,12 +60,6 @@ def _by(column: str) -> Select[Any]:
     return select(crawls).where(crawls.c[column] == bindparam("wanted"))
 
 
-def active_named(tx: Transaction, project: str, name: str) -> Crawl | None:
-    """The newest crawl of that name that is active."""
-    same = (crawls.c.project == project, crawls.c.name == name, crawls.c.state == ACTIVE)
-    return _crawl(tx.execute(select(crawls).where(*same).order_by(crawls.c.id.desc()).limit(1)).first())
-
-
 def going_on(tx: Transaction, project: str, name: str) -> Crawl | None:
     """The newest crawl of that name that is active or paused."""
     same = (crawls.c.project == project, crawls.c.name == name, crawls.c.state.in_((ACTIVE, PAUSED)))
