@@ -3,20 +3,17 @@
 import asyncio
 import gzip
 import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from experiments.answering import Answering, Asked, Said, html
-from tests.crawls.crawling import CRAWL, Clerk, clerk_in, crawl
+from experiments.clerk import CRAWL, Clerk, clerk_in, crawl, crawler
 from tests.waiting import eventually
 from weft.crawl_ports import Found, Turn
 from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Revisit, Scope, Traps
@@ -332,9 +329,7 @@ async def test_a_login_goes_to_the_hosts_of_the_seeds_only(begin: Begin) -> None
 
 async def test_a_process_reads_its_order_and_ends_with_a_note_when_it_is_told_to(begin: Begin) -> None:
     scene = await begin(pages({"/": ["/a"], "/a": []}), politeness=Politeness(delay_seconds=30.0))
-    order = {"spec": msgspec.to_builtins(scene.spec), "run_id": 1, "attempt": 1, "project": "p", "task": "t"}
-    (scene.folder / "order.json").write_text(json.dumps(order))
-    async with _process(scene.folder) as process:
+    async with crawler(scene.folder, scene.spec) as process:
         await eventually(lambda: "/robots.txt" in scene.site.paths())
         assert not (scene.folder / "order.json").exists()
         process.send_signal(signal.SIGTERM)
@@ -342,16 +337,3 @@ async def test_a_process_reads_its_order_and_ends_with_a_note_when_it_is_told_to
     assert json.loads((scene.folder / "end.json").read_text()) == {"reason": "stopped", "message": ""}
     counts = await scene.clerk.frontier.counts(CRAWL)
     assert (counts.leased, counts.queued) == (0, 1)
-
-
-@asynccontextmanager
-async def _process(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "weft.crawls"), cwd=folder, env={**os.environ}, stdout=asyncio.subprocess.DEVNULL
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()

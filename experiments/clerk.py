@@ -1,9 +1,13 @@
-"""A worker for a process that crawls: a frontier on SQLite behind the line, and the items in a list."""
+"""A worker for processes that crawl: a frontier in a database behind the line, and the items in a list.
+
+The processes are real ones; what is left out is the control plane, of which they know nothing anyway.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +27,8 @@ from weft.crawls.sql_frontier import SqlFrontier
 from weft.crawls.talk import Talk
 from weft.db.database import open_database
 from weft.fetching.urls import canonical, host_of, key_of
+
+ROOT = Path(__file__).parent.parent
 
 POLICY = Policy(contact="crawl@weft.example", allowed_networks=("127.0.0.0/8",))
 CRAWL = 1
@@ -104,6 +110,24 @@ async def crawl(folder: Path, spec: CrawlSpec) -> End:
         return await Crawler(spec, POLICY, talk, folder).run()
     finally:
         await talk.close()
+
+
+@asynccontextmanager
+async def crawler(folder: Path, spec: CrawlSpec, patch: str = "") -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that crawls in ``folder``, with a protection switched off where a patch is named."""
+    order = {"spec": msgspec.to_builtins(spec), "run_id": 1, "attempt": 1, "project": "default", "task": "crawl"}
+    (folder / "order.json").write_bytes(msgspec.json.encode(order))
+    module = ["experiments.red", patch, "weft.crawls"] if patch else ["weft.crawls"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", *module), cwd=folder, env=environment, stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def _short(folder: Path) -> Path:
