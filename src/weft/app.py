@@ -189,11 +189,9 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
-    frontier = open_frontier(config, db, clock)
-    proxies = Proxies(db, secrets, clock)
-    desk = Desk(db, frontier, proxies, clock)
+    frontier, proxies = open_frontier(config, db, clock), Proxies(db, secrets, clock)
+    desk, tasks = Desk(db, frontier, proxies, clock), Tasks(db, runs, clock, check_spec)
     protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), desk, clock)
-    tasks = Tasks(db, runs, clock, check_spec)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(
         config=config,

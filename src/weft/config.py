@@ -133,6 +133,11 @@ class Config:
         default="",
         metadata={"doc": "Where rate limits are shared by all workers: redis://…; empty: each worker keeps its own."},
     )
+    host_rate: float = field(
+        default=1.0,
+        metadata={"doc": "Requests a second to a host, of all spiders together that ask for permits."},
+    )
+    host_burst: int = field(default=1, metadata={"doc": "How many of them a host that was left alone may get at once."})
     crawl_contact: str = field(
         default="", metadata={"doc": "A mail or web address that crawls name in what they call themselves."}
     )

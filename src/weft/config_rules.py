@@ -30,6 +30,8 @@ _RANGES: tuple[tuple[str, float, float | None], ...] = (
     ("poll_seconds", 0.01, 60),
     ("drain_seconds", 0, 86_400),
     ("misfire_grace_seconds", 0, 86_400),
+    ("host_rate", 0.001, 10_000),
+    ("host_burst", 1, 10_000),
 )
 _CHOICES = {"log_format": ("auto", "text", "json"), "log_level": ("debug", "info", "warning", "error")}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)

@@ -15,7 +15,7 @@ from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
 from weft.clock import Clock
 from weft.config import Config
-from weft.crawl_ports import Frontier
+from weft.crawl_ports import Frontier, Limiter, Rate
 from weft.crawls.model import Policy
 from weft.db.database import Database
 from weft.foreign_files import remove
@@ -45,6 +45,11 @@ def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
 
         return SqlFrontier(db, clock)
     return registry.open_frontier(config.frontier, clock)
+
+
+def open_limiter(config: Config) -> Limiter:
+    """Where spiders that ask for permits stand in line. Nothing is connected yet."""
+    return registry.open_limiter(config.limiter, {"host:": Rate(config.host_rate, float(config.host_burst))})
 
 
 def policy_of(config: Config) -> Policy:
@@ -82,6 +87,7 @@ def habits_of(config: Config, name: str, listen_seconds: float = 0.0) -> Habits:
         max_runs=config.max_runs,
         echo=Echo(name) if config.run_logs_to_stdout else None,
         policy=policy_of(config),
+        limiter=open_limiter(config),
     )
 
 

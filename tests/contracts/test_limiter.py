@@ -52,7 +52,7 @@ def flush(url: str) -> None:
 async def settled(url: str, clock: Hands) -> RedisLimiter:
     """A limiter on an empty Redis, in an epoch that began long ago."""
     flush(url)
-    limiter = RedisLimiter(url, clock)
+    limiter = RedisLimiter(url, server_clock=clock)
     await limiter.reserve(["nobody"], longest_wait=0)
     clock.move(100_000)
     return limiter
@@ -253,7 +253,7 @@ async def test_a_clock_that_is_set_back_stops_nobody_for_long(redis_server: Serv
 async def test_a_silent_worker_finds_its_share_untouched(redis_server: Server) -> None:
     """It may have begun to help itself, so that the others have what is left."""
     clock = Hands()
-    gone, other = await settled(redis_server.url, clock), RedisLimiter(redis_server.url, clock)
+    gone, other = await settled(redis_server.url, clock), RedisLimiter(redis_server.url, server_clock=clock)
     assert gone._beating is not None
     gone._beating.cancel()
     await gone._step("beat", [], gone._name)

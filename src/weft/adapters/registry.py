@@ -7,13 +7,13 @@ the kind of a task, and a kind is a file in ``executors/``: its name is the kind
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
 from weft.adapters import executors
 from weft.clock import Clock
-from weft.crawl_ports import Frontier, Limiter
+from weft.crawl_ports import Frontier, Limiter, Rate
 from weft.errors import AdapterMissing, Invalid
 from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable, Outbox
 
@@ -93,9 +93,9 @@ def open_table(url: str) -> ItemTable:
     return cast(ItemTable, _adapter("table", TABLES, url)(url))
 
 
-def open_limiter(url: str) -> Limiter:
-    """Limits that are shared through ``url``; empty: those of this process alone."""
-    return cast(Limiter, _adapter("limiter", LIMITERS, url or "memory:")(url))
+def open_limiter(url: str, rates: Mapping[str, Rate] | None = None) -> Limiter:
+    """Limits that are shared through ``url``; empty: those of this process alone. ``rates`` are set at once."""
+    return cast(Limiter, _adapter("limiter", LIMITERS, url or "memory:")(url, rates))
 
 
 def open_frontier(url: str, clock: Clock) -> Frontier:

@@ -10,7 +10,7 @@ from typing import Any
 
 import scrapy.crawler
 
-from . import records, run_settings, scheduler, sharing, walls
+from . import limits, proxies, records, run_settings, scheduler, walls
 from .harvest import Harvest
 from .order import Order
 from .project import Project, in_environment, lend_loader, open_project
@@ -19,7 +19,8 @@ from .run_folder import RunFolder
 PIPE = 2
 ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-sys.modules.setdefault(sharing.SCHEDULER.rpartition(".")[0], scheduler)  # settings name it so, weft installed or not
+for _named in (scheduler, limits, proxies):  # settings name them so, weft installed or not
+    sys.modules.setdefault(f"weft.agent.{_named.__name__.rpartition('.')[2]}", _named)
 
 
 class UnknownSpider(Exception):

@@ -19,8 +19,8 @@ from typing import Any
 
 LENGTHS = struct.Struct(">II")
 LARGEST = 64 << 20
-QUESTIONS, ANSWERS = "frontier.ask", "frontier.answer"
-"""The pipes in the run's folder."""
+FRONTIER, WAYS = ("frontier.ask", "frontier.answer"), ("ways.ask", "ways.answer")
+"""Pairs of pipes in the run's folder, for questions and answers: about the frontier, and about permits and proxies."""
 RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 5.0
 
@@ -39,8 +39,8 @@ class Unreachable(Exception):
 class Line:
     """``call`` runs a function in the thread of the crawl."""
 
-    def __init__(self, folder: str, call: Callable[..., Any]) -> None:
-        self._folder, self._call = folder, call
+    def __init__(self, folder: str, call: Callable[..., Any], pipes: tuple[str, str] = FRONTIER) -> None:
+        self._folder, self._call, self._names = folder, call, pipes
         self._questions: SimpleQueue[tuple[bytes, Then] | None] = SimpleQueue()
         self._answers: deque[tuple[Then, Answer]] = deque()
         self._unanswered = b""
@@ -55,7 +55,11 @@ class Line:
 
     def ask(self, turn: Turn, then: Then) -> None:
         """Have a turn made; ``then`` gets the answer, in the thread of the crawl."""
-        self._questions.put((_frame({"asked": turn}), then))
+        self.ask_all({"asked": turn}, then)
+
+    def ask_all(self, question: dict[str, Any], then: Then) -> None:
+        """Ask anything."""
+        self._questions.put((_frame(question), then))
 
     def hush(self, patience_seconds: float) -> bool:
         """Ask nothing more by itself, and hand over what was answered already; False where a question is still open."""
@@ -120,7 +124,7 @@ class Line:
     def _try(self, question: bytes) -> Answer:
         try:
             if self._pipes is None:
-                self._pipes = _opened(self._folder)
+                self._pipes = _opened(self._folder, self._names)
             writes, reads = self._pipes
             _send(writes, question)
             head, tail = LENGTHS.unpack(_received(reads, LENGTHS.size))
@@ -142,11 +146,11 @@ def _frame(question: dict[str, Any]) -> bytes:
     return LENGTHS.pack(len(words), 0) + words
 
 
-def _opened(folder: str) -> tuple[int, int]:
+def _opened(folder: str, names: tuple[str, str]) -> tuple[int, int]:
     """Where to write questions and where to read answers; an error where the worker has neither open."""
     ends = []
     try:
-        for name, way in ((QUESTIONS, os.O_WRONLY), (ANSWERS, os.O_RDONLY)):
+        for name, way in zip(names, (os.O_WRONLY, os.O_RDONLY)):  # noqa: B905 - Python 3.9
             ends.append(os.open(os.path.join(folder, name), way | os.O_NONBLOCK | os.O_CLOEXEC))
             os.set_blocking(ends[-1], True)
     except OSError:

@@ -27,6 +27,7 @@ from weft.fetching.proxy_plan import Plan
 from weft.fetching.proxy_store import KeptPlan
 from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned, SiteStanding, Used
 from weft.fetching.spending import DAY, counted, day_of, level_of, month_began
+from weft.fetching.verdicts import DEFAULTS
 
 Span = Literal["day", "site", "exit"]
 BY: tuple[Span, ...] = ("day", "site", "exit")
@@ -160,14 +161,14 @@ class Proxies:
         return SiteStanding(site, standing.rung, probing is not None, again / SECOND)
 
     async def _opened(self, kept: KeptPlan) -> Plan:
-        """A plan with its secrets, for a process that holds a run of its project."""
+        """A plan with its secrets and with all rules, for a process that holds a run of its project."""
         wanted = names_in([each.url for each in kept.plan.exits])
         found = await self._secrets.open([(kept.project, name) for name in wanted])
         values = {name: quote(value, safe="") for (_, name), value in found.items()}
         if missing := sorted(wanted - values.keys()):
             raise NotFound("secret", missing[0])
         opened = [msgspec.structs.replace(each, url=filled(each.url, values)) for each in kept.plan.exits]
-        return msgspec.structs.replace(kept.plan, exits=tuple(opened))
+        return msgspec.structs.replace(kept.plan, exits=tuple(opened), rules=(*kept.plan.rules, *DEFAULTS))
 
 
 def _check_name(name: str) -> None:

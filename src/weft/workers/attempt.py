@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from weft.crawl_ports import Limiter
 from weft.crawls.model import NO_POLICY, Policy
 from weft.errors import NotFound, WeftError
 from weft.foreign_files import remove
@@ -113,6 +114,7 @@ class Tools:
     delivery: Delivery
     protocol: WorkerProtocol
     policy: Policy = NO_POLICY
+    limiter: Limiter | None = None
 
 
 async def see_through(running: Running, tools: Tools) -> None:
@@ -228,7 +230,7 @@ def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextM
     """A way to the frontier, for an attempt that does a share of a crawl."""
     if lease.kind not in ("crawl", "spider"):  # which spiders share one, their projects' settings say as well
         return nullcontext()
-    desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy)
+    desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy, tools.limiter)
     return serving(desk, folder) if lease.kind == "crawl" else piped(desk, folder)
 
 

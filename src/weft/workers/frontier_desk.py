@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from weft.crawl_ports import Grant, Limiter
 from weft.crawls.line import SOCKET, receive, send
-from weft.crawls.model import Answer, CrawlTurned, Policy, Question
+from weft.crawls.model import Answer, CrawlTurned, PermitAsked, Policy, Question
 from weft.errors import Invalid, LeaseLost, NotAllowed, NotFound, WeftError
 from weft.items.model import Harvest
 from weft.runs.model import Lease
@@ -35,8 +36,16 @@ _answer = msgspec.json.Encoder().encode
 class FrontierDesk:
     """Answers the process of one attempt."""
 
-    def __init__(self, protocol: WorkerProtocol, delivery: Delivery, lease: Lease, policy: Policy) -> None:
+    def __init__(
+        self,
+        protocol: WorkerProtocol,
+        delivery: Delivery,
+        lease: Lease,
+        policy: Policy,
+        limiter: Limiter | None = None,
+    ) -> None:
         self._protocol, self._delivery, self._lease, self._policy = protocol, delivery, lease, policy
+        self._limiter = limiter
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question after the other until the process hangs up."""
@@ -54,6 +63,8 @@ class FrontierDesk:
     async def answer(self, question: Question, lines: bytes) -> Answer:
         policy = self._policy if question.asked is None else None
         try:
+            if question.permit is not None:
+                return Answer(grant=await self._permitted(question.permit))
             if (question.first or question.stats is not None) and not await self._collected(question, lines):
                 return Answer(lost=True)
             await self._catch_up(question)
@@ -63,6 +74,15 @@ class FrontierDesk:
             return Answer(lost=True)
         except WeftError as problem:
             return Answer(problem=str(problem), fatal=isinstance(problem, PERMANENT))
+
+    async def _permitted(self, asked: PermitAsked) -> Grant:
+        """A place in the line of all who ask the same; where there is no limiter, nobody else does."""
+        if self._limiter is None:
+            return Grant(True)
+        if asked.penalty:
+            await self._limiter.penalise(asked.keys[0], asked.penalty)
+            return Grant(True)
+        return await self._limiter.reserve(asked.keys, longest_wait=asked.longest_wait)
 
     async def _collected(self, question: Question, lines: bytes) -> bool:
         lease = self._lease

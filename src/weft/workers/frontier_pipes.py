@@ -15,32 +15,34 @@ from pathlib import Path
 from weft.crawls.line import LARGEST
 from weft.workers.frontier_desk import FrontierDesk
 
-QUESTIONS, ANSWERS = "frontier.ask", "frontier.answer"
-"""Their names in the run's folder."""
+PAIRS = (("frontier.ask", "frontier.answer"), ("ways.ask", "ways.answer"))
+"""Their names in the run's folder: for questions about the frontier, and for those about permits and proxies, which
+must not wait for the others."""
 
 
 @asynccontextmanager
 async def piped(desk: FrontierDesk, folder: Path) -> AsyncIterator[None]:
     """Have the pipes in ``folder`` for as long as the attempt's process runs."""
     with ExitStack() as ends:
-        reader, writer = await _streams(*_opened(folder, ends), ends)
-        talking = asyncio.create_task(desk.talk(reader, writer))
+        lines = [await _streams(*_opened(folder, *pair, ends), ends) for pair in PAIRS]
+        talking = {asyncio.create_task(desk.talk(*line)) for line in lines}
         try:
             yield
         finally:
-            talking.cancel()
-            await asyncio.wait({talking})
+            for each in talking:
+                each.cancel()
+            await asyncio.wait(talking)
 
 
-def _opened(folder: Path, ends: ExitStack) -> tuple[FileIO, FileIO]:
+def _opened(folder: Path, questions: str, answers: str, ends: ExitStack) -> tuple[FileIO, FileIO]:
     """Our ends of both. Each has its other end open here as well, so that nothing is over while the process starts."""
-    for name in (QUESTIONS, ANSWERS):
+    for name in (questions, answers):
         (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name, 0o600)
-    reads = os.open(folder / QUESTIONS, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    theirs = os.open(folder / ANSWERS, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    reads = os.open(folder / questions, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    theirs = os.open(folder / answers, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     ends.callback(os.close, theirs)
-    writes = os.open(folder / ANSWERS, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    writes = os.open(folder / answers, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     return FileIO(reads, "rb"), FileIO(writes, "wb")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.crawl_ports import Limiter
 from weft.crawls.model import NO_POLICY, Policy
 from weft.workers.echo import Echo
 
@@ -24,3 +25,5 @@ class Habits:
     echo: Echo | None = None
     policy: Policy = NO_POLICY
     """What its machine allows those who crawl."""
+    limiter: Limiter | None = None
+    """Where spiders that ask for permits have their places in line."""

@@ -56,7 +56,8 @@ class Worker:
         self._card, self._protocol, self._heart = card, protocol, heart
         self._broker = broker
         self._delivery = Delivery(protocol)
-        self._tools = Tools(executor, blobs, code, self._delivery, protocol, (habits or Habits()).policy)
+        chosen = habits or Habits()
+        self._tools = Tools(executor, blobs, code, self._delivery, protocol, chosen.policy, chosen.limiter)
         self._preparations = Preparations(executor, code, folder)
         self._folder, self._habits = folder, habits or Habits()
         self._running: dict[tuple[int, int], Running] = {}

@@ -33,10 +33,17 @@ class MemoryLimiter:
 
     degraded = False
 
-    def __init__(self, url: str = "", clock: Clock = monotonic, began: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str = "",
+        rates: Mapping[str, Rate] | None = None,
+        *,
+        clock: Clock = monotonic,
+        began: int | None = None,
+    ) -> None:
         self._clock = clock
         self._began = clock() - LONG_AGO if began is None else began
-        self._rates: dict[str, Rate] = {}
+        self._rates = dict(rates or {})
         self._buckets: dict[str, Bucket] = {}
         self._holders: dict[str, dict[str, int]] = {}
 

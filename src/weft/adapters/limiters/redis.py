@@ -44,7 +44,7 @@ LOCAL = "local"
 
 
 class RedisLimiter:
-    def __init__(self, url: str, server_clock: Clock | None = None) -> None:
+    def __init__(self, url: str, rates: Mapping[str, Rate] | None = None, *, server_clock: Clock | None = None) -> None:
         self._address = Address.parse(url)
         self._replicas, self._shares = _options(url)
         self._server_clock = server_clock
@@ -57,13 +57,14 @@ class RedisLimiter:
         self._known = 0
         self._away = False
         self._local: MemoryLimiter | None = None
-        self._rates: dict[str, Rate] = {}
+        self._rates = dict(rates or {})
+        self._wanted = dict(rates or {})
+        """What is said again to a server that may have forgotten it."""
 
     async def set(self, rates: Mapping[str, Rate]) -> None:
         """Raises ``LimiterDown`` where Redis does not answer: a limit that is not set is no limit."""
-        words = [word for key, rate in rates.items() for word in (key, _words(rate))]
-        if words:
-            await self._send(("HSET", PREFIX + "rates", *words))
+        if rates:
+            await self._send(_setting(rates))
             self._rates |= rates
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
@@ -150,7 +151,9 @@ class RedisLimiter:
     async def _step(self, op: str, places: Sequence[str], *arguments: str) -> Any:
         """Take one step of the script; what it says of the epoch and of the others is remembered."""
         reply = await self._send(self._command(op, places, arguments))
-        self._epoch, self._known = reply[2].decode(), reply[3]
+        before, self._epoch, self._known = self._epoch, reply[2].decode(), reply[3]
+        if before and before != self._epoch and self._wanted:
+            await self._send(_setting(self._wanted))
         if self._away:
             log.info("the limiter answers again")
             self._away, self._local, self._back_at = False, None, monotonic()
@@ -206,6 +209,8 @@ class RedisLimiter:
                 line = await Connection.open(self._address)
                 self._server = _run_id(await line.call("INFO", "server"))
                 self._line = line
+                if self._wanted:
+                    await line.call(*_setting(self._wanted))
                 if self._shares:
                     await self._answered(line, self._command("beat", [], [self._name]))
             return self._line
@@ -239,6 +244,10 @@ def _run_id(info: bytes) -> str:
     """What a server calls itself from its start to its end."""
     lines = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
     return lines.get("run_id", "")
+
+
+def _setting(rates: Mapping[str, Rate]) -> Command:
+    return ("HSET", PREFIX + "rates", *(word for key, rate in rates.items() for word in (key, _words(rate))))
 
 
 def _words(rate: Rate) -> str:

@@ -1,0 +1,139 @@
+"""Spiders that ask for permits and take the ways of a proxy plan, in real runs on a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+from tests.conftest import running
+from tests.spiders import project
+from tests.waiting import eventually
+from weft.app import App, open_app, open_worker
+from weft.config import Config
+from weft.projects.packing import pack
+from weft.runs.model import NewRun, RunSpec, RunState
+from weft.workers.heart import Heart
+
+PROXY_ADDRESS = "127.0.0.77"
+RATE, PAGES = 5.0, 4
+SPIDERS = """
+import scrapy
+
+
+class Asks(scrapy.Spider):
+    name = "asks"
+    custom_settings = {
+        "DOWNLOADER_MIDDLEWARES": {
+            "weft.agent.limits.PermitMiddleware": 990,
+            "weft.agent.proxies.ProxyMiddleware": 740,
+        },
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    }
+
+    def __init__(self, base, pages, **kwargs):
+        super().__init__(**kwargs)
+        self.base, self.pages = base, int(pages)
+
+    async def start(self):
+        for number in range(self.pages):
+            yield scrapy.Request(f"{self.base}/{number}", callback=self.parse)
+
+    def parse(self, response):
+        yield {"status": response.status}
+"""
+
+
+@dataclass
+class Site:
+    """Notes who came and when."""
+
+    lets_in: set[str]
+    came: list[tuple[float, str]] = field(default_factory=list)
+    port: int = 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        peer = writer.get_extra_info("peername")[0]
+        self.came.append((time.monotonic(), peer))
+        status = b"200 OK" if peer in self.lets_in else b"403 Forbidden"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 4\r\nConnection: close\r\n\r\npage")
+        writer.close()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site({"127.0.0.1"})
+    server = await asyncio.start_server(site.answer, "127.0.0.1", 0)
+    site.port = server.sockets[0].getsockname()[1]
+    yield site
+    server.close()
+
+
+@pytest.fixture
+async def weft(tmp_path: Path) -> AsyncIterator[App]:
+    app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, host_rate=RATE))
+    archive = tmp_path / "shop.zip"
+    pack(project(tmp_path / "code", spiders=SPIDERS), archive)
+    await app.projects.deploy("shop", archive, "1")
+    heart = Heart(app.protocol, 0.1)
+    worker = open_worker(app, "w1", heart)
+    working = asyncio.create_task(worker.run())
+    yield app
+    worker.drain()
+    await working
+    heart.close()
+    await app.close()
+
+
+async def run_all(app: App, site: Site, runs: int, **settings: str) -> None:
+    spec = RunSpec(
+        spec={
+            "spider": "asks",
+            "args": {"base": f"http://127.0.0.1:{site.port}", "pages": str(PAGES)},
+            "settings": settings,
+        }
+    )
+    new = NewRun(project="shop", task="asks", kind="spider", spec=spec)
+    submitted = await app.runs.submit([new] * runs)
+
+    async def are_over() -> bool:
+        states = [(await app.runs.get(each.run_id)).state for each in submitted]
+        return all(state in (RunState.SUCCEEDED, RunState.FAILED) for state in states)
+
+    await eventually(are_over, timeout=90)
+
+
+async def test_spiders_of_two_runs_ask_a_host_no_more_often_together_than_one_may(weft: App, site: Site) -> None:
+    await run_all(weft, site, runs=2)
+    assert len(site.came) == 2 * PAGES
+    times = [at for at, _ in site.came]
+    late = 0.15  # a permit is used up to 0.1 s late, and the site's clock is read a little later
+    assert times[-1] - times[0] >= (len(times) - 1) / RATE - late
+    assert min(b - a for a, b in pairwise(times)) > 0.0
+
+
+@pytest.fixture
+def tinyproxy() -> Iterator[servers.Server]:
+    yield from running(servers.tinyproxy)
+
+
+async def test_a_spider_gets_to_a_site_that_blocks_it_through_the_proxy_of_its_plan(
+    weft: App, site: Site, tinyproxy: servers.Server
+) -> None:
+    site.lets_in = {PROXY_ADDRESS}
+    await weft.secrets.set("shop", "PROXY", "secret-of-tests", by="test")
+    url = f"http://weft:{{{{secret:PROXY}}}}@127.0.0.1:{tinyproxy.port}"
+    plan = {"sites": ["127.0.0.1:*"], "exits": [{"name": "tiny", "url": url, "per_request": 1.0}]}
+    await weft.proxies.set("shop", "ways", plan, by="test")
+    await run_all(weft, site, runs=1, PROXY_PLAN="ways")
+    assert [peer for _, peer in site.came].count(PROXY_ADDRESS) == PAGES
+    assert site.came[-1][1] == PROXY_ADDRESS
+    (spent,) = [row for row in await weft.proxies.spent("shop", "ways", by="exit") if row["exit"]]
+    assert (spent["requests"], spent["ok"], spent["cost"]) == (PAGES, PAGES, PAGES * 1_000_000)
