@@ -220,7 +220,8 @@ async def _write_raw(weft: App, crawl: int, *, index: bool) -> None:
         if not files:
             note(f"crawl {crawl} has no WARC file yet: one is kept once it is full, or its run has ended")
         for each in files:
-            sys.stdout.buffer.write(await weft.crawls.files.get(crawl, each.name))
+            async for part in weft.crawls.files.parts(crawl, each.name):
+                sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
 
 

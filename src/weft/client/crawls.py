@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -143,6 +143,9 @@ class RemoteCrawlFiles:
     async def get(self, crawl_id: int, name: str) -> bytes:
         data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "warcs", name)
         return data
+
+    async def parts(self, crawl_id: int, name: str) -> AsyncIterator[bytes]:
+        yield await self.get(crawl_id, name)
 
     async def index(self, crawl_id: int) -> bytes:
         data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "cdxj")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+from weft.crawls.cdxj import merged
 from weft.crawls.report import WarcFile
 from weft.errors import NotFound
 from weft.ports import Blobs
 
 WARC, INDEX = ".warc.gz", ".cdxj"
+PART = 4 << 20
 
 
 class CrawlFiles:
@@ -30,13 +34,22 @@ class CrawlFiles:
             raise NotFound("file", f"{name} of crawl {crawl_id}")
         return found
 
+    async def parts(self, crawl_id: int, name: str) -> AsyncIterator[bytes]:
+        """One of these files, piece by piece: it may be larger than anybody's memory."""
+        is_one, start = name.endswith((WARC, INDEX)) and "/" not in name, 0
+        while True:
+            part = await self._blobs.get_part(f"{_folder(crawl_id)}/{name}", start, PART) if is_one else None
+            if part is None:
+                raise NotFound("file", f"{name} of crawl {crawl_id}")
+            if not part:
+                return
+            yield part
+            start += len(part)
+
     async def index(self, crawl_id: int) -> bytes:
         """The indexes of all files as one CDXJ, in order."""
-        lines: list[bytes] = []
-        for each in await self.all(crawl_id):
-            if each.has_index:
-                lines += (await self.get(crawl_id, each.name.removesuffix(WARC) + INDEX)).splitlines(keepends=True)
-        return b"".join(sorted(line for line in lines if not line.startswith(b"!")))
+        names = [each.name.removesuffix(WARC) + INDEX for each in await self.all(crawl_id) if each.has_index]
+        return b"".join(merged([(await self.get(crawl_id, name)).splitlines(keepends=True) for name in names]))
 
     async def forget(self, crawl_id: int) -> None:
         for key in await self._blobs.keys(_folder(crawl_id)):

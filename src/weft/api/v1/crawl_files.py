@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from weft.access.model import Role
 from weft.api import crawl_examples as examples
@@ -38,7 +39,9 @@ async def show(call: Call) -> Response:
     """Give one of these files, as it is kept."""
     crawl_id, name = await crawl_of(call), call.path("name")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(await call.app.crawls.files.get(crawl_id, name), headers=headers, media_type=BINARY)
+    parts = call.app.crawls.files.parts(crawl_id, name)
+    first = await anext(parts, b"")  # a file that is not there is told before the answer begins
+    return StreamingResponse(_all(first, parts), headers=headers, media_type=BINARY)
 
 
 @operations.get("/crawls/{crawl_id}/cdxj", needs=Role.VIEWER, answer=Any, media_type=LINES, example=examples.CDXJ)
@@ -47,3 +50,9 @@ async def cdxj(call: Call) -> Response:
     crawl_id = await crawl_of(call)
     headers = {"Content-Disposition": f'attachment; filename="crawl-{crawl_id}.cdxj"'}
     return Response(await call.app.crawls.files.index(crawl_id), headers=headers, media_type=LINES)
+
+
+async def _all(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for part in parts:
+        yield part
