@@ -189,9 +189,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
-    frontier, proxies = open_frontier(config, db, clock), Proxies(db, secrets, clock)
-    desk, tasks = Desk(db, frontier, proxies, clock), Tasks(db, runs, clock, check_spec)
-    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), desk, clock)
+    frontier, proxies, tasks = open_frontier(config, db, clock), Proxies(db, secrets, clock), _tasks(db, runs, clock)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, proxies, clock), clock)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(
         config=config,
@@ -244,6 +243,10 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock, Guard(config.allowed_network_set)),
         proxies=proxies,
     )
+
+
+def _tasks(db: Database, runs: Runs, clock: Clock) -> Tasks:
+    return Tasks(db, runs, clock, check_spec)
 
 
 def _deliverer(config: Config, db: Database, secrets: Secrets, clock: Clock) -> Deliverer:
