@@ -137,6 +137,8 @@ class Pool:
                 route, lambda agreed: Http2(self, route) if agreed == "h2" else Http1(self, route)
             )
             assert isinstance(made, Http1 | Http2)
+            if made.closed:
+                raise NoAnswer("cut", "the connection was closed as soon as it was made")
             made.address, made.counted, made.busy = address, True, 1
         if isinstance(made, Http2):
             lane.shared = made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -79,7 +80,8 @@ class Egress:
     async def _fetch(self, ask: Ask, sink: BinaryIO | None) -> Exchange:
         origin, target = places.split(ask.url)
         sending = self._renderer.sending(ask, route_to(origin, ask.exit), target)
-        incoming = Incoming(ask.largest_body, sink, begin_suffices=ask.begin_suffices)
+        largest = ask.largest_body if ask.method != "HEAD" else sys.maxsize
+        incoming = Incoming(largest, sink, begin_suffices=ask.begin_suffices)
         began_at, began = clock.now(), time.perf_counter()
         try:
             answered, address = await self._exchange(
