@@ -272,8 +272,7 @@ def me() -> str:
 
 def open_worker(app: App, name: str, heart: Heart) -> Worker:
     """A worker on this process's own connections."""
-    config = app.config
-    folder = config.folder / "runs" / name
+    config, folder = app.config, app.config.folder / "runs" / name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # a zygote's walls have a door only to what is there
     return Worker(
         card_of(config, name),
