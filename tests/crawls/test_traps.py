@@ -198,6 +198,23 @@ def test_fingerprints_differ_as_much_as_texts_do() -> None:
     assert not are_alike(first, other)
 
 
+def test_pages_of_numbers_differ_where_their_numbers_do() -> None:
+    traps = Traps(spec(traps={"near_duplicates": 3}))
+    tables = [
+        "<body><p>" + " ".join(f"{place * number % 9973}.{number}" for place in range(40)) for number in range(9, 59)
+    ]
+    assert [feed(traps, f"http://a.example/n/{number}", html) for number, html in enumerate(tables)] == [None] * 50
+
+
+def test_a_folder_of_pages_that_are_all_alike_is_left_alone_and_others_are_not() -> None:
+    traps = Traps(spec(traps={"near_duplicates": 2}))
+    for letter in "abcdefghijk":
+        told = feed(traps, f"http://a.example/farm/{letter}", calendar(1))
+    assert told == ("near_duplicates", "/farm/…")
+    assert traps.trap_of("http://a.example/farm/z") == traps.refuses("http://a.example/farm/y") == told
+    assert traps.refuses("http://a.example/other/z") is None
+
+
 def test_every_reason_is_a_sentence_and_traps_say_that_they_are_suspected() -> None:
     for reason in REASONS:
         told = sentence(reason)

@@ -1,7 +1,8 @@
 """Pages that are alike: a fingerprint of 64 bits that changes little where the text of a page changes little.
 
-It is a simhash over pieces of the text without its digits, so that pages which differ in a number or a date are the
-same. The bits are counted in planes, all 64 at a time, which needs no array of numbers.
+It is a simhash over pieces of the text without their digits, so that pages which differ in a number or a date are the
+same; a piece that is mostly digits is data, and keeps them. The bits are counted in planes, all 64 at a time, which
+needs no array of numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ ALIKE_BITS = 2
 """Fingerprints that differ in so many bits or fewer are of pages that are alike."""
 ALL = (1 << 64) - 1
 
-_LEFT_OUT = b"0123456789 \t\r"
+FEW_DIGITS = 5
+"""A piece with fewer is no data."""
+
+_BLANK, _DIGITS = b" \t\r", b"0123456789"
 
 
 def fingerprint(tree: LexborHTMLParser) -> int:
@@ -31,7 +35,7 @@ def fingerprint(tree: LexborHTMLParser) -> int:
     text = body.text(separator="\n", skip_empty=True)
     if len(text) > 2 * END:
         text = f"{text[:END]}\n{text[-END:]}"
-    return simhash(_pieces(text.encode("utf-8", "replace").translate(None, _LEFT_OUT).split(b"\n")))
+    return simhash(_pieces(text.encode("utf-8", "replace").translate(None, _BLANK).split(b"\n")))
 
 
 def _pieces(texts: list[bytes]) -> list[bytes]:
@@ -39,8 +43,17 @@ def _pieces(texts: list[bytes]) -> list[bytes]:
     half = MOST_PIECES // 2
     if len(texts) > MOST_PIECES:
         texts = texts[:half] + texts[-half:]
-    pieces = {text[start : start + PIECE]: None for text in texts for start in range(0, len(text), PIECE)}
+    pieces = {
+        _without_numbers(text[start : start + PIECE]): None for text in texts for start in range(0, len(text), PIECE)
+    }
+    pieces.pop(b"", None)
     return list(islice(pieces, MOST_PIECES))
+
+
+def _without_numbers(piece: bytes) -> bytes:
+    words = piece.translate(None, _DIGITS)
+    digits = len(piece) - len(words)
+    return piece if digits >= FEW_DIGITS and digits >= len(words) else words
 
 
 def simhash(pieces: list[bytes]) -> int:

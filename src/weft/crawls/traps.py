@@ -25,8 +25,8 @@ YEARS_AHEAD = 2
 PROVEN = 20
 """So many pages of a pattern that were not alike, and it is looked at less often."""
 SELDOM = 16
-HOST_FACTOR = 5
-"""A host may have so many times more pages in a row that are alike than one of its patterns."""
+FOLDER_FACTOR, HOST_FACTOR = 5, 10
+"""So many times more pages in a row may be alike in a folder, where they have no pattern, and on a host."""
 
 Refusal = tuple[str, str]
 """A reason, and what the refused addresses have in common."""
@@ -63,8 +63,8 @@ class Traps:
     spec: CrawlSpec
     _counts: dict[str, Census] = field(default_factory=dict)
     _streaks: dict[str, Streak] = field(default_factory=dict)
-    _known: dict[str, str] = field(default_factory=dict)
-    """Patterns whose pages were all alike, and the reason that this is."""
+    _known: dict[str, None] = field(default_factory=dict)
+    """Patterns and folders whose pages were all alike."""
     _nowhere: NoSuchPages = field(default_factory=NoSuchPages)
     _last_year: int = field(default_factory=lambda: time.gmtime().tm_year + YEARS_AHEAD)
 
@@ -79,31 +79,29 @@ class Traps:
             return "segments", ""
         if len(segments) > traps.repeats and (again := _repeated(segments, traps.repeats)):
             return "repeats", again
-        pattern = pattern_of(path)
-        if pattern == path:
+        group, most = _group(path)
+        if self._known and f"{host}/{group}" in self._known:
+            return "near_duplicates", f"/{group}"
+        if most != 1:
             return None
-        if self._known and (reason := self._known.get(f"{host}/{pattern}")):
-            return reason, f"/{pattern}"
         if any(year > self._last_year for year in years_of(f"/{path}")):
-            return "calendar", f"/{pattern}"
-        return self._counted(host, pattern, url)
+            return "calendar", f"/{group}"
+        return self._counted(host, group, url)
 
     def trap_of(self, url: str) -> Refusal | None:
         """Why an address that was let in is not fetched after all: its pattern has turned out to be a trap."""
         if not self._known:
             return None
         _, _, host, path = url.split("/", 3)
-        pattern = pattern_of(path)
-        reason = self._known.get(f"{host}/{pattern}")
-        return (reason, f"/{pattern}") if reason else None
+        group, _ = _group(path)
+        return ("near_duplicates", f"/{group}") if f"{host}/{group}" in self._known else None
 
     def looks_at(self, url: str) -> bool:
         """Whether the page at this address should be compared with others: always at first, seldom later."""
         if not self.spec.traps.near_duplicates:
             return False
         _, _, host, path = url.split("/", 3)
-        pattern = pattern_of(path)
-        return self._streak(host if pattern == path else f"{host}/{pattern}").is_due()
+        return self._streak(f"{host}/{_group(path)[0]}").is_due()
 
     def saw(self, url: str, page: Page) -> Refusal | None:
         """Take a page that was fetched; why it is not kept, and nothing that it links to followed."""
@@ -114,10 +112,10 @@ class Traps:
         if self.spec.traps.soft_404 and self._nowhere.is_like(host, simhash):
             return "soft_404", ""
         _, _, _, path = url.split("/", 3)
-        pattern = pattern_of(path)
-        if pattern != path and self._streak(f"{host}/{pattern}").saw(simhash) > most:
-            self._remember(f"{host}/{pattern}")
-            return "near_duplicates", f"/{pattern}"
+        group, factor = _group(path)
+        if self._streak(f"{host}/{group}").saw(simhash) > most * factor:
+            self._remember(f"{host}/{group}")
+            return "near_duplicates", f"/{group}"
         if self._streak(host).saw(simhash) > most * HOST_FACTOR:
             return "near_duplicates", "/…"
         return None
@@ -150,12 +148,21 @@ class Traps:
     def _remember(self, name: str) -> None:
         if len(self._known) >= MOST_TRAPS:
             del self._known[next(iter(self._known))]
-        self._known[name] = "near_duplicates"
+        self._known[name] = None
 
     @property
     def no_such_pages(self) -> NoSuchPages:
         """What hosts answer for pages that they do not have."""
         return self._nowhere
+
+
+def _group(path: str) -> tuple[str, int]:
+    """What an address has in common with others, and how much more of that there may be: a pattern, else a folder."""
+    pattern = pattern_of(path)
+    if pattern != path:
+        return pattern, 1
+    folder = path.partition("?")[0].rpartition("/")[0]
+    return (f"{folder}/…" if folder else "…"), FOLDER_FACTOR
 
 
 def _repeated(segments: list[str], most: int) -> str:
