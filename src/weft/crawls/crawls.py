@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import events
 from weft.access.witness import tell
 from weft.addresses import Guard
@@ -87,6 +89,9 @@ class Crawls:
 
     def queue_share(self, tx: Transaction, crawl: Crawl, by: str = "") -> int:
         """Queue one more run that does a share of a crawl, like its first."""
+        spider = list_store.spider_run(tx, crawl)
+        if spider is not None:
+            return self._runs.admit(tx, [replace(spider, by=by)])[0].run_id
         labels = list_store.labels(tx, crawl)
         return self._queue(tx, crawl.id, (crawl.project, crawl.name, crawl.spec), labels, by)
 
@@ -129,7 +134,7 @@ class Crawls:
             return Report(
                 crawl=crawl,
                 counts=counts,
-                pages_per_second=pace.of_late(courses) or pace.on_average(crawl, counts, self._clock()),
+                pages_per_second=pace.now(shares, courses, self._clock()) or pace.on_average(crawl, counts),
                 shares=shares,
                 skips=list_store.skip_sums(tx, crawl_id),
                 traps=list_store.skips_of(tx, crawl_id, traps=True, limit=MOST_TRAPS),

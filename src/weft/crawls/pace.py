@@ -8,7 +8,7 @@ from itertools import pairwise
 from weft.clock import SECOND, Moment
 from weft.crawl_ports import Counts
 from weft.crawls.model import Crawl
-from weft.crawls.report import Beat
+from weft.crawls.report import Beat, Share
 from weft.items.model import Sample
 
 POINTS = 60
@@ -19,9 +19,12 @@ LATELY: Moment = 10 * SECOND
 Course = Sequence[Sample]
 
 
-def of_late(courses: Sequence[Course]) -> float:
-    """Pages a second of all runs together in their last seconds; 0 where nobody knows."""
-    return sum(_newest_rate(course) for course in courses)
+def now(shares: Sequence[Share], courses: Sequence[Course], at: Moment) -> float:
+    """Pages a second of all runs together in their last seconds; of those that have just begun, since then."""
+    if rate := sum(_newest_rate(course) for course in courses):
+        return rate
+    live = [share for share in shares if share.finished_at is None and share.started_at is not None]
+    return sum(share.pages * SECOND / max(at - (share.started_at or 0), SECOND) for share in live)
 
 
 def _newest_rate(course: Course) -> float:
@@ -32,9 +35,9 @@ def _newest_rate(course: Course) -> float:
     return max(0.0, (last.requests - before.requests) * SECOND / max(last.at - before.at, 1))
 
 
-def on_average(crawl: Crawl, counts: Counts, now: Moment) -> float:
-    """Pages a second from the begin of a crawl until its end, or now."""
-    passed = (crawl.ended_at or now) - crawl.created_at
+def on_average(crawl: Crawl, counts: Counts) -> float:
+    """Pages a second from the begin of a crawl until its end; 0 where it has not ended."""
+    passed = 0 if crawl.ended_at is None else crawl.ended_at - crawl.created_at
     return (counts.done + counts.failed) * SECOND / passed if passed >= SECOND else 0.0
 
 

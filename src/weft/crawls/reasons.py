@@ -32,7 +32,7 @@ REASONS = {
     "segments": "trap suspected: its path is too deep",
     "repeats": "trap suspected: {pattern} repeats itself",
     "pattern": "trap suspected: too many addresses are like {pattern}",
-    "calendar": "trap suspected: {pattern} is a calendar that does not end",
+    "calendar": "trap suspected: a calendar that does not end ({pattern})",
     "near_duplicates": "trap suspected: pages like {pattern} are all alike",
     "soft_404": "the server answers the same for pages that do not exist",
     "links_per_page": "a page has more links than are taken from one",

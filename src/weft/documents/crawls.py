@@ -217,7 +217,7 @@ def skip_document(skip: Skip) -> SkipDocument:
 
 
 def beat_document(beat: Beat) -> BeatDocument:
-    return copied(BeatDocument, beat)
+    return BeatDocument(at=iso(beat.at), pages_per_second=beat.pages_per_second)
 
 
 def url_document(known: Known) -> UrlDocument:

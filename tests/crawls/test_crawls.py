@@ -1,0 +1,187 @@
+"""The front door of crawls: what is begun, how it is steered, spread and asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import SetClock, on_sqlite
+from tests.crawls.steering import SITE, SKIPS, SPEC, TRAP, Share, a_crawl
+from tests.runs.acting import Hand
+from weft.app import App
+from weft.clock import SECOND
+from weft.crawl_ports import FAILED, Found, HostReport, Turn
+from weft.crawls.model import Crawl
+from weft.crawls.spreading import SETTLED, Spreader
+from weft.errors import Conflict, Invalid, NotFound
+from weft.events import newest
+from weft.fetching.urls import host_of, key_of
+
+
+def spreader(app: App, clock: SetClock) -> Spreader:
+    return Spreader(app.db, app.crawls, app.frontier, clock)
+
+
+async def live(app: App, crawl: Crawl) -> list[str]:
+    shares = (await app.crawls.report(crawl.id)).shares
+    return [share.state for share in shares if share.finished_at is None]
+
+
+async def spread_over(app: App, share: Share, hosts: int) -> None:
+    """Find pages of so many hosts."""
+    urls = [f"https://h{number}.example/" for number in range(hosts)]
+    await share.turn(Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls]))
+
+
+async def test_a_crawl_is_begun_with_its_first_run(app: App) -> None:
+    crawl = await a_crawl(app)
+    assert (crawl.state, crawl.name, crawl.project, crawl.created_by) == ("active", "site.example", "shop", "test")
+    report = await app.crawls.report(crawl.id)
+    [share] = report.shares
+    assert (share.run_id, share.state, crawl.run_id) == (crawl.run_id, "queued", share.run_id)
+    assert (await app.crawls.all({"shop"}))[0] == crawl
+    assert await app.crawls.all({"blog"}) == await app.crawls.all(state="paused") == []
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"fetching": {}}, "those who are crawled must be able to reach somebody"),
+        ({"fetching": {"contact": "nobody"}}, "it must be a mail address or an http(s) address"),
+        ({"urls": ["site.example"]}, "urls is 'site.example'; it must be an http or https address"),
+        ({"urls": ["http://192.168.0.1/"]}, "belongs to a private network"),
+        ({"urls": ["http://169.254.169.254/latest"]}, "belongs to the keys of a cloud"),
+        ({"sitemaps": ["file:///etc/passwd"]}, "sitemaps is 'file:///etc/passwd'; it must be an http"),
+        ({"scope": {"deny": ["("]}}, "crawl.scope.deny is '('; it must be a regular expression"),
+        ({"urls": []}, "it must have at least one address to begin with"),
+        ({"crawl": 7}, "a new crawl is no share of another"),
+        ({"scope": {"within": "world"}}, "Invalid enum value 'world'"),
+    ],
+)
+async def test_a_crawl_that_may_not_begin_is_refused_in_a_sentence(app: App, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        await a_crawl(app, **change)
+    assert said in str(refused.value)
+    assert await app.crawls.all() == []
+
+
+async def test_pausing_gives_back_what_is_held_and_resuming_goes_on(app: App) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    assert (await app.crawls.pause(crawl.id)).state == "paused"
+    [host] = share.hosts
+    given_back = Turn(reports=[HostReport(host.host, host.fence, release=True)])
+    turned = await share.turn(given_back)
+    assert (turned.stop, turned.reason) == ("paused", "paused by a person")
+    await share.hand.end(share.lease)
+    assert (await app.crawls.counts(crawl.id)).queued == 1
+    await app.crawls.resume(crawl.id)
+    again = await Share.of(app, crawl, "other")
+    await again.turn()
+    assert [given.url for each in again.hosts for given in each.urls] == [SITE]
+    kinds = [event.kind for event in await app.db.read(lambda tx: newest(tx, 100))][::-1]
+    assert [kind for kind in kinds if kind.startswith("crawl_")] == ["crawl_started", "crawl_paused", "crawl_resumed"]
+
+
+async def test_a_share_that_waits_is_cancelled_when_its_crawl_rests(app: App) -> None:
+    crawl = await a_crawl(app)
+    await app.crawls.pause(crawl.id)
+    assert await live(app, crawl) == []
+    with pytest.raises(Conflict, match="only one that is active can be so"):
+        await app.crawls.pause(crawl.id)
+
+
+async def test_a_crawl_that_is_stopped_is_forgotten_with_all_that_it_knows(app: App) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.fetch(pages=3, skips=SKIPS)
+    await app.blobs.put(f"crawls/{crawl.id}/warc/a.warc.gz", b"raw")
+    with pytest.raises(Conflict, match="stop it first"):
+        await app.crawls.delete(crawl.id)
+    await app.crawls.stop(crawl.id)
+    await app.crawls.delete(crawl.id)
+    with pytest.raises(NotFound):
+        await app.crawls.report(crawl.id)
+    assert (await app.crawls.counts(crawl.id)).done == 0
+    assert await app.blobs.keys(f"crawls/{crawl.id}") == []
+
+
+async def test_a_report_counts_pages_shares_skips_and_traps(app: App) -> None:
+    crawl = await a_crawl(app, budget={"pages": 30})
+    share = await Share.of(app, crawl)
+    await share.fetch(pages=4, failed=1, skips=SKIPS)
+    await share.turn(Turn(), skips=[TRAP])
+    report = await app.crawls.report(crawl.id)
+    assert (report.counts.done, report.counts.failed, report.counts.hosts, report.counts.size) == (4, 1, 1, 500)
+    assert {each.reason: each.count for each in report.skips} == {"scope": 612, "calendar": 82, "robots": 20}
+    assert [(trap.pattern, trap.count) for trap in report.traps] == [("/calendar/{number}", 82)]
+    assert [(each.state, each.worker) for each in report.shares] == [("running", "hand")]
+
+
+async def test_a_crawl_is_spread_over_the_workers_that_are_there_while_hosts_wait(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    for name in ("second", "third"):
+        await Hand.join(app, name)
+    await share.turn()
+    assert await spreader(app, clock).tick() == 0  # one host, one share
+    await spread_over(app, share, 2)
+    assert await spreader(app, clock).tick() == 2
+    assert await spreader(app, clock).tick() == 0
+    assert sorted(await live(app, crawl)) == ["queued", "queued", "running"]
+
+
+async def test_a_crawl_is_spread_no_further_than_it_says(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app, spread=2)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    await spread_over(app, share, 5)
+    assert await spreader(app, clock).tick() == 1
+    await app.crawls.pause(crawl.id)
+    assert await spreader(app, clock).tick() == 0
+
+
+async def test_a_crawl_whose_run_failed_rests_and_says_why(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await app.runs.cancel(share.run_id, "cancelled by a person")
+    await share.hand.end(share.lease, "cancelled", reason="cancelled by a person")
+    assert await spreader(app, clock).tick() == 0
+    clock.now += SETTLED + SECOND
+    assert await spreader(app, clock).tick() == 0
+    rests = await app.crawls.get(crawl.id)
+    assert (rests.state, rests.reason) == ("paused", f"run {share.run_id} cancelled: cancelled by a person")
+
+
+async def test_a_crawl_without_a_run_gets_one_again(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    await share.hand.end(share.lease)
+    clock.now += SETTLED + SECOND
+    assert await spreader(app, clock).tick() == 1
+    assert await live(app, crawl) == ["queued"]
+
+
+async def test_addresses_that_are_given_are_fetched_even_after_the_end(app: App) -> None:
+    crawl = await app.crawls.create("shop", SPEC, by="test", paused=True)
+    assert await live(app, crawl) == []
+    assert await app.crawls.feed(crawl.id, [f"{SITE}{number}" for number in range(5)] + [f"{SITE}0#top"]) == 5
+    assert await app.crawls.feed(crawl.id, [f"{SITE}0?utm_source=x"]) == 0
+    with pytest.raises(Invalid, match=r"urls\[1\]"):
+        await app.crawls.feed(crawl.id, [SITE, "mailto:us@weft.example"])
+    await app.crawls.resume(crawl.id)
+    assert await live(app, crawl) == ["queued"]
+
+
+async def test_what_failed_is_put_back_in_line(app: App) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.fetch(pages=1, failed=2)
+    assert await app.crawls.requeue(crawl.id, FAILED) == 2
+    assert (await app.crawls.counts(crawl.id)).queued == 2
+    with pytest.raises(Invalid, match="it must be failed or skipped"):
+        await app.crawls.requeue(crawl.id, "done")
