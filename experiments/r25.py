@@ -1,8 +1,8 @@
 """R25: slow is handled like down: every call ends by its deadline, nothing piles up, and weft returns by itself.
 
 A proxy stands between weft and each thing that it depends on: the database, the broker, the gateway of a remote worker,
-the receiver of webhooks. In turn each becomes slow, thin, silent or broken while runs are submitted over HTTP. Red
-control: transactions without a deadline.
+the receiver of webhooks, a site that is fetched from. In turn each becomes slow, thin, silent or broken while runs are
+submitted over HTTP. Red control: transactions without a deadline.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from experiments import checker
 from experiments.callers import Callers
 from experiments.cluster import Cluster
+from experiments.fetching import AT_ONCE, Fetcher, give_pages
 from experiments.gauges import Gauges, Use
 from experiments.meanwhile import meanwhile
 from experiments.proxy import Fault, Proxy
@@ -34,10 +35,10 @@ RED, HURRIED = "r25:without_deadlines", "r25:hurry"
 NEAR, FAR = "near", "far"
 SETTINGS: dict[str, Any] = {"lease_seconds": 15.0, "heartbeat_seconds": 1.0, "poll_seconds": 0.5}
 
-DATABASE, BROKER, GATEWAY, RECEIVER = "database", "broker", "gateway", "receiver"
-DEADLINES = {DATABASE: 21.0, BROKER: 30.0, GATEWAY: 60.0, RECEIVER: 10.0}
+DATABASE, BROKER, GATEWAY, RECEIVER, SITE = "database", "broker", "gateway", "receiver", "site"
+DEADLINES = {DATABASE: 21.0, BROKER: 30.0, GATEWAY: 60.0, RECEIVER: 10.0, SITE: 10.0}
 """When a call that nobody answers has ended, in seconds: a transaction, and the watch looks once a second; what a
-listener reads, by the heartbeat of RabbitMQ; logs and results of a remote worker; a delivery."""
+listener reads, by the heartbeat of RabbitMQ; logs and results of a remote worker; a delivery; a fetch."""
 HURRIED_SECONDS = 2.0
 
 LOOK_SECONDS = 2.0
@@ -72,10 +73,17 @@ REDUCED = Size(
         (BROKER, Fault.SILENT),
         (GATEWAY, Fault.SILENT),
         (RECEIVER, Fault.SILENT),
+        (SITE, Fault.SILENT),
     ),
     fault_seconds=1.0,
     patch=HURRIED,
-    deadlines={DATABASE: HURRIED_SECONDS + 1, BROKER: 7.0, GATEWAY: HURRIED_SECONDS, RECEIVER: HURRIED_SECONDS},
+    deadlines={
+        DATABASE: HURRIED_SECONDS + 1,
+        BROKER: 7.0,
+        GATEWAY: HURRIED_SECONDS,
+        RECEIVER: HURRIED_SECONDS,
+        SITE: HURRIED_SECONDS,
+    },
     health_seconds=3.0,  # the machine may be busy with other tests
     spare_seconds=10.0,
 )
@@ -119,6 +127,7 @@ class Scene:
     gauges: Gauges
     heard: list[float]
     """When the receiver of webhooks was called."""
+    fetcher: Fetcher
     back: dict[str, float] = field(default_factory=dict)
     """How long after each fault all was well again."""
 
@@ -144,7 +153,7 @@ class Scene:
             await eventually(lambda: self._have_ended(runs), LOOK_SECONDS)
         except AssertionError:
             return False
-        told = any(moment > since for moment in self.heard)
+        told = any(moment > since for moment in self.heard) and self.fetcher.came_at > since
         return told and not any(proxy.waiting() for proxy in self.proxies.values())
 
     async def _have_ended(self, runs: list[int | None]) -> bool:
@@ -164,7 +173,8 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
 async def observe(report: Report, size: Size, database: servers.Server, broker: servers.Server) -> None:
     began = time.monotonic()
     async with opened(size, database, broker) as scene:
-        async with meanwhile(scene.callers.call_forever, scene.gauges.look_forever, scene.gauges.probe_forever):
+        gauges = (scene.gauges.look_forever, scene.gauges.probe_forever)
+        async with meanwhile(scene.callers.call_forever, scene.fetcher.fetch_forever, *gauges):
             await eventually(lambda: scene._all_is_well(0.0), 30)
             scene.gauges.take_as_normal()
             await scene.strike_all(report)
@@ -182,7 +192,9 @@ async def opened(size: Size, database: servers.Server, broker: servers.Server) -
         receiver = await stack.enter_async_context(await asyncio.start_server(listener(heard), "127.0.0.1", 0))
         gateway = free_port()
         targets = {DATABASE: database.port, BROKER: broker.port, GATEWAY: gateway}
+        site = await stack.enter_async_context(await asyncio.start_server(give_pages, "127.0.0.1", 0))
         targets[RECEIVER] = int(receiver.sockets[0].getsockname()[1])
+        targets[SITE] = int(site.sockets[0].getsockname()[1])
         proxies = {name: await stack.enter_async_context(Proxy(port)) for name, port in targets.items()}
         cluster = stack.enter_context(Cluster(database=database.new_database(), broker="polling:", **SETTINGS))
         app = await stack.enter_async_context(cluster.app())
@@ -191,7 +203,9 @@ async def opened(size: Size, database: servers.Server, broker: servers.Server) -
         _, token = await app.keys.create("r25", {"default": Grant.DEVELOPER}, by="r25")
         address = f"http://127.0.0.1:{gateway}"
         gauges = Gauges(cluster.roles, f"{address}/healthz")
-        yield Scene(cluster, app, size, proxies, Callers(address, token, (NEAR, FAR)), gauges, heard)
+        page = f"http://127.0.0.1:{proxies[SITE].port}/"
+        fetcher = await stack.enter_async_context(Fetcher(page, size.deadlines[SITE]))
+        yield Scene(cluster, app, size, proxies, Callers(address, token, (NEAR, FAR)), gauges, heard, fetcher)
 
 
 async def start(cluster: Cluster, app: App, size: Size, proxies: dict[str, Proxy], broker: servers.Server) -> None:
@@ -247,6 +261,13 @@ def judge(report: Report, scene: Scene) -> None:
             ended <= limit, f"{name}: a call ended after {ended:.1f} s, {size.deadlines[name]:g} s are allowed"
         )
         report.expect(not waiting, f"{name}: {len(waiting)} calls have not ended")
+    fetcher, limit = scene.fetcher, size.deadlines[SITE] + size.spare_seconds
+    report.note(f"fetches took {fetcher.slowest:.1f} s at most; without an answer: {fetcher.failures}")
+    report.expect(
+        fetcher.slowest <= limit, f"a fetch took {fetcher.slowest:.1f} s, {size.deadlines[SITE]:g} are allowed"
+    )
+    most = fetcher.most_connections
+    report.expect(most <= AT_ONCE, f"there were {most} connections to a site, {AT_ONCE} are allowed")
     health = gauges.slowest_but_one_in_a_hundred
     report.note(f"/healthz: 99 % of {len(gauges.answers)} answers within {health * 1000:.0f} ms")
     report.expect(health <= size.health_seconds, f"/healthz took {health:.2f} s, {size.health_seconds:g} s are allowed")

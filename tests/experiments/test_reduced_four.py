@@ -34,7 +34,7 @@ async def test_a_worker_that_tells_each_thing_once_is_found_to_lose_logs() -> No
 async def test_what_is_slow_or_silent_is_handled_like_what_is_down() -> None:
     report = await r25.experiment()
     assert_passed(report)
-    assert report.total.kills == 6, str(report)
+    assert report.total.kills == 7, str(report)
 
 
 async def test_transactions_without_a_deadline_are_found_to_wait_for_ever() -> None:

@@ -73,6 +73,11 @@ class Egress:
             exchanges.append(await self.fetch(ask))
         return exchanges
 
+    @property
+    def connections(self) -> int:
+        """How many there are, idle ones as well."""
+        return self._pool.open
+
     async def close(self) -> None:
         """End all connections."""
         await self._pool.close()
