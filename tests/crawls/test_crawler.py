@@ -4,16 +4,18 @@ import asyncio
 import gzip
 import json
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from experiments.answering import Answering, Asked, Said, html
-from experiments.clerk import CRAWL, Clerk, clerk_in, crawl, crawler
+from experiments.clerk import CRAWL, POLICY, Clerk, clerk_in, crawl, crawler
 from tests.waiting import eventually
 from weft.crawl_ports import Found, Turn
 from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Revisit, Scope, Traps
@@ -337,3 +339,27 @@ async def test_a_process_reads_its_order_and_ends_with_a_note_when_it_is_told_to
     assert json.loads((scene.folder / "end.json").read_text()) == {"reason": "stopped", "message": ""}
     counts = await scene.clerk.frontier.counts(CRAWL)
     assert (counts.leased, counts.queued) == (0, 1)
+
+
+async def test_cookies_go_back_to_the_host_that_set_them(begin: Begin) -> None:
+    def answer(asked: Asked) -> Said:
+        page = pages({"/": ["/a"], "/a": []})(asked)
+        return Said(page.status, page.body, {**page.headers, "Set-Cookie": "visit=1; Path=/"})
+
+    scene = await begin(answer)
+    await scene.crawl()
+    assert scene.site.log[-1].headers["cookie"] == "visit=1"
+
+
+async def test_a_host_whose_lease_may_be_over_is_not_asked_any_more(begin: Begin, monkeypatch: Any) -> None:
+    many = {"/": [f"/{name}" for name in "abcdefgh"], **{f"/{name}": [] for name in "abcdefgh"}}
+    scene = await begin(pages(many), politeness=Politeness(delay_seconds=0.3))
+    monkeypatch.setattr("experiments.clerk.POLICY", msgspec.structs.replace(POLICY, lease_seconds=1.0))
+    running = asyncio.create_task(scene.crawl())
+    await eventually(lambda: "/a" in scene.site.paths())
+    scene.clerk.problem = "the database is away"
+    await eventually(lambda: time.monotonic() - scene.site.log[-1].at > 1.0)
+    assert len(scene.site.log) < len(many)
+    scene.clerk.problem = ""
+    assert (await running).reason == "finished"
+    assert scene.kept() == sorted(many)

@@ -7,21 +7,22 @@ import logging
 import time
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from weft.addresses import Guard
 from weft.clock import SECOND, Moment
 from weft.crawl_ports import Given
 from weft.crawl_spec import CrawlSpec
-from weft.crawls import sitemaps
-from weft.crawls.carried import Carried, carried
-from weft.crawls.dialogue import Dialogue
+from weft.crawls.asking import Asking
+from weft.crawls.carried import Carried
+from weft.crawls.dialogue import Dialogue, Told
 from weft.crawls.ending import FINISHED, LOST, STOPPED, End
 from weft.crawls.errands import Errands
 from weft.crawls.identity import identity
 from weft.crawls.ledger import Ledger
 from weft.crawls.model import FINISHED as CRAWL_DONE
-from weft.crawls.model import Policy, Question
+from weft.crawls.model import Answer, Policy, Question
 from weft.crawls.pages import PageReader
-from weft.crawls.robots import LARGEST as LARGEST_ROBOTS
 from weft.crawls.robots import token_of
 from weft.crawls.scope import Scope
 from weft.crawls.stats import Stats
@@ -34,7 +35,7 @@ from weft.crawls.ways_out import put_off, way_out
 from weft.crawls.workbench import Errand, Held, Workbench
 from weft.fetching.detours import PutOff
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.exchange import NoAnswer
 from weft.fetching.urls import canonical, host_of
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,15 @@ LAST_WORD_SECONDS = 20.0
 TOLD_EVERY_SECONDS = 10.0
 COMPLAIN_EVERY: Moment = 60 * SECOND
 """One line for each host that has problems."""
-ROBOTS_DEADLINE_SECONDS = 30.0
+MOST_AT_ONCE_BYTES = 16 << 20
+"""Of items, in one question."""
+
+
+class Unreadable(NoAnswer):
+    """An answer that this process fails to read, which it would again."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__("parser", f"{type(problem).__name__}: {problem}")
 
 
 class Crawler:
@@ -57,7 +66,7 @@ class Crawler:
 
     def __init__(self, spec: CrawlSpec, policy: Policy, talk: Talk, folder: Path) -> None:
         who = identity(spec, spec.fetching.contact or policy.contact)
-        self._spec, self._talk, self._who = spec, talk, who
+        self._spec, self._talk, self._asking = spec, talk, Asking(spec, who)
         self._ledger, self.stats = Ledger(), Stats()
         reader = PageReader(spec)
         self._warc = WarcWriter(folder, spec.keeping.warc_bytes) if spec.keeping.warc else None
@@ -109,11 +118,9 @@ class Crawler:
     async def _talk_on(self) -> End:
         while not self._stopping:
             told = self._dialogue.compose()
-            answer = await self._talk.ask(told.question, told.items)
+            answer = await self._tell_of(told)
             if answer.lost or answer.turned is None:
                 return End(LOST, "the run is somebody else's by now")
-            if self._warc is not None:
-                self._warc.crawl = answer.turned.crawl
             if self._warc is not None:
                 self._warc.crawl = answer.turned.crawl
             self._dialogue.take(told, answer.turned)
@@ -122,6 +129,18 @@ class Crawler:
                 return End(FINISHED if answer.turned.stop == CRAWL_DONE else answer.turned.stop, "")
             await self._until_worth_telling()
         return End(self._stopping)
+
+    async def _tell_of(self, told: Told) -> Answer:
+        """Items that are many go ahead of what became of their pages."""
+        question, items = told.question, told.items
+        while len(items) > MOST_AT_ONCE_BYTES:
+            cut = items.rfind(b"\n", 0, MOST_AT_ONCE_BYTES) + 1 or items.find(b"\n") + 1
+            answer = await self._talk.ask(Question(first=question.first), items[:cut])
+            if answer.lost:
+                return answer
+            question = replace(question, first=question.first + items.count(b"\n", 0, cut))
+            items = items[cut:]
+        return await self._talk.ask(question, items)
 
     def _go_on(self) -> None:
         if self.bench.paused and not self._ledger.full:
@@ -154,7 +173,7 @@ class Crawler:
         told = self._dialogue.compose(last=True)
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                await self._talk.ask(told.question, told.items)
+                await self._tell_of(told)
         except TimeoutError:
             log.info("the worker did not take the last report")
 
@@ -169,17 +188,19 @@ class Crawler:
             held, work = taken
             try:
                 await self._visit(held, work)
+            except Exception as problem:
+                log.exception("%s broke the crawler", work.url)
+                self._missed(held, work, Unreadable(problem))
             finally:
                 bench.finished(held)
-            if ledger.settled >= ENOUGH:
+            if ledger.settled >= ENOUGH or ledger.full:
                 news.set()
-                if ledger.full:
-                    bench.paused = True
+                bench.paused = ledger.full
 
     async def _visit(self, held: Held, work: Given | Errand) -> None:
         self.stats.requests += 1
         try:
-            exchange = await self._egress.fetch(self._ask(held, work))
+            exchange = await self._egress.fetch(self._asking.ask(held.name, work))
         except NoAnswer as problem:
             self._missed(held, work, problem)
             return
@@ -187,6 +208,7 @@ class Crawler:
         if manners.delay:
             manners.was_sent(round(exchange.sent_after * SECOND))
         manners.state.address = exchange.address
+        self._asking.answered(exchange)
         if held.gone:
             return
         if not isinstance(work, Errand):
@@ -211,29 +233,6 @@ class Crawler:
             self._visits.probed(work.url, None)
         else:
             self._errands.missed(held, work, problem)
-
-    def _ask(self, held: Held, work: Given | Errand) -> Ask:
-        fetching, headers = self._spec.fetching, self._who.headers(held.name)
-        if isinstance(work, Errand) and not work.is_probe:
-            deadline = min(fetching.deadline_seconds, ROBOTS_DEADLINE_SECONDS)
-            public = self._who.public if host_of(work.url) != held.name else headers
-            return Ask(
-                url=work.url,
-                headers=public,
-                deadline_seconds=deadline,
-                largest_body=LARGEST_ROBOTS + 1,
-                begin_suffices=True,
-            )
-        largest = fetching.largest_body
-        if isinstance(work, Errand):
-            return Ask(url=work.url, headers=headers, deadline_seconds=fetching.deadline_seconds, largest_body=largest)
-        if work.data and carried(work.data).sitemap:
-            largest = max(largest, sitemaps.LARGEST)
-        if work.etag:
-            headers = (*headers, ("if-none-match", work.etag))
-        if work.last_modified:
-            headers = (*headers, ("if-modified-since", work.last_modified))
-        return Ask(url=work.url, headers=headers, deadline_seconds=fetching.deadline_seconds, largest_body=largest)
 
     def _seed_sitemap(self, url: str) -> None:
         found = canonical(url)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import msgspec
-
 from weft.clock import SECOND, Moment, seconds
 from weft.crawl_ports import HostReport, Turn, Turned
 from weft.crawls.ledger import Ledger
 from weft.crawls.load import Load
 from weft.crawls.model import CrawlTurn, CrawlTurned, Question
+from weft.crawls.politeness import write_state
 from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.workbench import FEWEST, MOST, Held, Workbench
 
 KEEP_UP = 0.25
 """After this share of its lease a host of which there is nothing to tell is kept by telling nothing."""
+COUNTS = 0.9
+"""The share of a lease for which it counts: the control plane's clock begins later, but may go faster."""
 FIRST_HOSTS, MOST_HOSTS = 8, 64
 """How many hosts are asked for at once; twice as many each time that all were given."""
 MOST_HELD = 1_000
@@ -30,13 +31,12 @@ FAR: Moment = 10 * SECOND
 ASK_AGAIN: Moment = SECOND
 STATS_EVERY: Moment = 2 * SECOND
 
-_encode = msgspec.json.Encoder().encode
-
 
 @dataclass(slots=True)
 class Told:
     """A question that is under way, with what to do once it is answered."""
 
+    at: Moment
     question: Question
     items: bytes
     hosts: list[Held] = field(default_factory=list)
@@ -49,12 +49,11 @@ class Dialogue:
     def __init__(self, bench: Workbench, ledger: Ledger, stats: Stats, lease_seconds: float) -> None:
         self._bench, self._ledger, self._stats = bench, ledger, stats
         self._lease_seconds, self._keep_up = lease_seconds, seconds(lease_seconds * KEEP_UP)
+        self._lease = seconds(lease_seconds * COUNTS)
         self._hosts = FIRST_HOSTS
         self._ask_at: Moment = 0
         self._stats_at: Moment = 0
         self.load = Load()
-        self.wants_hosts_again_at: Moment | None = 0
-        """When there may be hosts for us; None: the frontier says that nothing is left."""
 
     def compose(self, *, last: bool = False) -> Told:
         """The next question. The last one gives everything back."""
@@ -80,7 +79,7 @@ class Dialogue:
         items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
         ledger.next_item += len(ledger.items)
         ledger.items, ledger.item_bytes, ledger.found, ledger.feed, ledger.settled = [], 0, [], [], 0
-        return Told(Question(asked, first, self._told_stats(at, last)), items, hosts)
+        return Told(at, Question(asked, first, self._told_stats(at, last)), items, hosts)
 
     def has_news(self) -> bool:
         """Whether there is anything to tell or to ask for."""
@@ -111,7 +110,7 @@ class Dialogue:
         held.told_at, held.asked = at, 0 if release else want
         state = ""
         if release or not held.saved:
-            state, held.saved = _encode(held.manners.state).decode(), True
+            state, held.saved = write_state(held.manners.state), True
         held.leaving = release
         due = held.manners.due()
         return HostReport(held.name, held.fence, outcomes, due, state, release, held.asked)
@@ -166,9 +165,10 @@ class Dialogue:
                 if not held.spent and not held.queue:
                     held.ample = min(held.ample * 2, MOST)
             held.queue.extend(kept.urls)
+            held.until = told.at + self._lease
             self._bench.place(held)
         for lease in turned.leases:
-            self._bench.add(lease, at)
+            self._bench.add(lease, at, told.at + self._lease)
         if turn.hosts:
             self._learn(turn, turned, at)
 
@@ -178,7 +178,6 @@ class Dialogue:
         if given:
             self.load.begin()
         self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS
-        self.wants_hosts_again_at = turned.next_at if not given else at
         if given < turn.hosts:
             again = turned.next_at if turned.next_at is not None and not given else 0
             self._ask_at = max(at + ASK_AGAIN // 20, min(again, at + ASK_AGAIN))

@@ -10,7 +10,7 @@ from weft.clock import Moment
 from weft.crawl_ports import Found
 from weft.crawls.known import Met
 from weft.crawls.model import Skip
-from weft.fetching.urls import host_of
+from weft.fetching.urls import LONGEST, host_of
 
 MOST_BYTES = 16 << 20
 MOST_FOUND = 50_000
@@ -19,6 +19,8 @@ MOST_SETTLED = 5_000
 LARGEST_ITEM = 8 << 20
 MOST_KINDS = 2_000
 """Skips that differ in reason, host or pattern, in one question."""
+
+LONGEST_PATTERN = 500
 
 _encode = msgspec.json.Encoder().encode
 
@@ -40,6 +42,7 @@ class Ledger:
 
     @property
     def full(self) -> bool:
+        """Whether nothing more may be fetched before this is told."""
         return (
             self.item_bytes > MOST_BYTES
             or len(self.found) > MOST_FOUND
@@ -77,7 +80,7 @@ class Ledger:
 
     def take_skips(self) -> list[Skip]:
         taken = [
-            Skip(reason, host, pattern, example, count, is_trap)
+            Skip(reason, host, pattern[:LONGEST_PATTERN], example[:LONGEST], count, is_trap)
             for (reason, host, pattern), (count, example, is_trap) in self._skips.items()
         ]
         self._skips.clear()

@@ -13,12 +13,14 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 import msgspec
+from msgspec import structs
 
 from weft.clock import SECOND, Moment, moment, seconds
 from weft.crawl_spec import Politeness
 from weft.crawls.robots import KeptRobots
 
 VERSION = 1
+LARGEST_STATE = 500_000
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 60.0, 86_400.0
 QUIET: Moment = 30 * 60 * SECOND
 """After so long without trouble a host is treated as if it had never had any."""
@@ -66,6 +68,15 @@ def read_state(text: str) -> HostState:
     except msgspec.MsgspecError:
         return HostState()
     return state if state.version == VERSION else HostState()
+
+
+def write_state(state: HostState) -> str:
+    """What the next holder gets; without the texts of robots.txt where those are too large."""
+    text = msgspec.json.encode(state).decode()
+    if len(text) > LARGEST_STATE:
+        robots = {origin: structs.replace(kept, text="", large=True) for origin, kept in state.robots.items()}
+        text = msgspec.json.encode(structs.replace(state, robots=robots)).decode()
+    return text
 
 
 class Manners:

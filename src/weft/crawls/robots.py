@@ -21,6 +21,7 @@ MOST_REDIRECTS = 5
 RULES, NONE, UNREACHABLE = "rules", "none", "unreachable"
 FIRST_AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 30.0, 3_600.0
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 
 
@@ -66,7 +67,7 @@ def text_of(body: bytes) -> str:
     if len(body) > LARGEST:
         body = body[:LARGEST].rpartition(b"\n")[0]
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def answered(exchange: Exchange) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import xxhash
 
-from weft.clock import Moment, moment, seconds
+from weft.clock import SECOND, Moment, moment, seconds
 from weft.crawl_ports import DONE, FAILED, QUEUED, SKIPPED, Given, Outcome
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import revisits, sitemaps
@@ -23,13 +23,14 @@ from weft.crawls.steady import steady
 from weft.crawls.traps import Traps
 from weft.crawls.warc import WarcWriter
 from weft.crawls.workbench import Errand, Held
+from weft.fetching import conditions
 from weft.fetching.exchange import Exchange, NoAnswer
 from weft.fetching.urls import host_of, key_of, origin_of
 
 REFUSALS = frozenset((429, 503))
 PASSING = frozenset((408, 425, 500, 502, 504, 507, 509, *range(520, 528)))
 """Statuses that may be others in a while."""
-FINAL = frozenset(("refused_address", "too_large", "url", "headers"))
+FINAL = frozenset(("refused_address", "too_large", "url", "headers", "parser"))
 """Ways to have no answer that would be the same next time."""
 PROBE_AFTER = 20
 """Pages of a host, after which it is worth knowing what it says for those that it does not have."""
@@ -267,9 +268,8 @@ class Visits:
     ) -> Outcome:
         """The outcome of a visit that went well, and when the next one is."""
         policy, interval, next_at = self.spec.revisit, 0.0, 0
-        modified = exchange.header(b"last-modified")
         if policy.policy != "none":
-            age = (at - (carries.lastmod or _http_date(modified))) / 1e6
+            age = (at - (carries.lastmod or _http_date(exchange.header(b"last-modified")))) / SECOND
             interval = revisits.next_interval(policy, given.interval, changed, age)
             state, next_at = QUEUED, revisits.next_visit(at, interval)
         return Outcome(
@@ -280,8 +280,7 @@ class Visits:
             next_at,
             0,
             at,
-            exchange.header(b"etag").decode("latin-1")[:200] if changed is not False else given.etag,
-            modified.decode("latin-1")[:100] if changed is not False else given.last_modified,
+            *(conditions.validators(exchange) if changed is not False else (given.etag, given.last_modified)),
             digest,
             interval,
             len(exchange.raw_body),

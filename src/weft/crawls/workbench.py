@@ -20,6 +20,7 @@ from weft.crawls.allowance import Allowance
 from weft.crawls.politeness import Manners, read_state
 from weft.crawls.steady import steady
 
+FOR_EVER: Moment = 2**62
 FEWEST, MOST = 8, 2_000
 """How many addresses of a host are held ahead."""
 
@@ -39,7 +40,7 @@ class Held:
 
     __slots__ = (
         *("allowances", "ample", "asked", "busy", "complained_at", "errand", "fence", "fetching_robots", "gone"),
-        *("heaped", "leaving", "manners", "name", "outcomes", "pages", "queue", "saved", "spent", "told_at"),
+        *("heaped", "leaving", "manners", "name", "outcomes", "pages", "queue", "saved", "spent", "told_at", "until"),
     )
 
     def __init__(self, lease: HostLease, manners: Manners, at: Moment) -> None:
@@ -61,6 +62,8 @@ class Held:
         self.spent = False
         """The frontier had fewer than were asked for."""
         self.told_at = at
+        self.until: Moment = FOR_EVER
+        """When the lease is over, unless the frontier says otherwise."""
         self.complained_at: Moment = 0
 
 
@@ -90,13 +93,14 @@ class Workbench:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Moment = 0
 
-    def add(self, lease: HostLease, at: Moment) -> Held:
+    def add(self, lease: HostLease, at: Moment, until: Moment = FOR_EVER) -> Held:
         """Hold a host that was leased."""
         manners = Manners(self._terms, read_state(lease.state))
         if lease.unclean:
             manners.wait_one_delay(at)
         manners.state.full_at = max(manners.state.full_at, lease.next_at if manners.delay else 0)
         held = self.hosts[lease.host] = Held(lease, manners, at)
+        held.until = until
         self.place(held)
         return held
 
@@ -123,7 +127,8 @@ class Workbench:
             held.heaped = False
             if held.gone or held.leaving:
                 continue
-            if (due := self._due(held)) > at:
+            due = self._due(held) if held.until > at else at + SECOND  # somebody else may hold it by now
+            if due > at:
                 self._push(held, due)
                 continue
             work = self._admit(held, at)
