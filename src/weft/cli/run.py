@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.options import number, options_of, whole
+from weft.cli.output import note
 from weft.cli.submit import Follow, Key, Priority, Wait, new_run, queue_and_stay
 from weft.errors import Invalid, NotFound
 
@@ -36,6 +37,12 @@ def run(
         str | None, typer.Option(metavar="NAME", help="Where its items go; the spider's name unless told.")
     ] = None,
     resumable: Annotated[bool, typer.Option("--resumable", help="Keep its place, so that it can be paused.")] = False,
+    spread: Annotated[
+        int,
+        typer.Option(
+            metavar="N", parser=whole("--spread", 0, 1000), help="In N runs that share a frontier; 0: one without."
+        ),
+    ] = 0,
     timeout: Annotated[
         float,
         typer.Option(
@@ -55,12 +62,17 @@ def run(
     chosen = {"version": version, "isolation": isolation, "dataset": dataset, "resumable": resumable or None}
     spec |= {name: value for name, value in chosen.items() if value is not None}
     spec |= {"limits": _limits(limit)} if limit else {}
+    spec |= {"frontier": True} if spread else {}
     definition = {"name": spider, "kind": "spider", "spec": spec, "priority": priority or 0}
     definition |= {"labels": label or [], "timeout_seconds": timeout, "retry": {"count": retries}}
 
     async def queue(weft: App) -> Submitted:
         definition["project"] = options_of(context).project or await _project_of(weft, spider)
-        return (await weft.runs.submit([new_run(definition, key)]))[0]
+        keys = [key and (f"{key}-{number}" if number else key) for number in range(max(1, spread))]
+        first, *others = await weft.runs.submit([new_run(definition, each) for each in keys])
+        if others:
+            note(f"it shares its frontier with run {', '.join(str(other.run_id) for other in others)}")
+        return first
 
     queue_and_stay(context, queue, wait=wait, follow=follow)
 

@@ -16,6 +16,7 @@ from weft.db import schema
 from weft.db.database import Transaction
 from weft.items.model import Sample
 from weft.items.sample_store import sample_of
+from weft.runs.model import NewRun, RunSpec
 
 crawls, skips, runs = schema.crawls, schema.crawl_skips, schema.runs
 workers, run_stats, samples = schema.workers, schema.run_stats, schema.samples
@@ -90,6 +91,16 @@ def labels(tx: Transaction, crawl: Crawl) -> tuple[str, ...]:
     wanted = select(runs.c.spec).where(runs.c.id == crawl.run_id)
     spec = None if crawl.run_id is None else tx.value(wanted)
     return () if spec is None else msgspec.json.decode(spec, type=_Placed).labels
+
+
+def spider_run(tx: Transaction, crawl: Crawl) -> NewRun | None:
+    """A run like the first of a crawl that spiders do; None where runs of the kind crawl do it."""
+    columns = (runs.c.project, runs.c.task, runs.c.task_id, runs.c.kind, runs.c.spec)
+    row = tx.execute(select(*columns).where(runs.c.id == crawl.run_id, runs.c.kind != KIND)).first()
+    if row is None:
+        return None
+    fields = dict(row._mapping) | {"spec": msgspec.json.decode(row.spec, type=RunSpec)}
+    return NewRun(**fields, correlation_id=correlation(crawl.id))
 
 
 def is_crawl(tx: Transaction, crawl: Crawl) -> bool:

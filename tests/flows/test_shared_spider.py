@@ -1,0 +1,136 @@
+"""One spider in several runs of weft: each page once in all, also where a process is killed in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.agent import site as sites
+from tests.agent.site import Site
+from tests.spiders import project
+from tests.waiting import eventually
+from weft.app import App, open_app, open_worker
+from weft.config import Config
+from weft.items.model import Selection
+from weft.projects.packing import pack
+from weft.runs.model import NewRun, Retry, RunSpec, RunState
+from weft.workers.heart import Heart
+
+PAGES = 40
+SPIDERS = """
+import os
+
+import scrapy
+
+
+class Walker(scrapy.Spider):
+    name = "walker"
+    custom_settings = {"DOWNLOAD_DELAY": 0.05, "FRONTIER_HOSTS": 2, "FRONTIER_LEASE_SECONDS": 2.0}
+
+    def __init__(self, url, **kwargs):
+        super().__init__(**kwargs)
+        self.start_urls = [url]
+
+    def parse(self, response):
+        yield {"number": int(response.css("title::text").get()), "pid": os.getpid()}
+        yield from response.follow_all(css="a")
+
+
+class ByItsSettings(Walker):
+    name = "by_its_settings"
+    custom_settings = {**Walker.custom_settings, "SCHEDULER": "weft.agent.scheduler.FrontierScheduler"}
+"""
+
+
+@pytest.fixture
+async def weft(tmp_path: Path) -> AsyncIterator[App]:
+    app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1))
+    archive = tmp_path / "shop.zip"
+    pack(project(tmp_path / "code", spiders=SPIDERS), archive)
+    await app.projects.deploy("shop", archive, "1")
+    heart = Heart(app.protocol, 0.1)
+    worker = open_worker(app, "w1", heart)
+    working = asyncio.create_task(worker.run())
+    yield app
+    worker.drain()
+    await working
+    heart.close()
+    await app.close()
+
+
+@pytest_asyncio.fixture
+async def site() -> AsyncIterator[Site]:
+    async with sites.serving(PAGES) as site:
+        yield site
+
+
+async def begin(app: App, site: Site, count: int, **spec: object) -> list[int]:
+    words = RunSpec(
+        spec={"spider": "walker", "args": {"url": site.url(0)}, **spec}, retry=Retry(count=1, delay_seconds=0)
+    )
+    new = NewRun(project="shop", task="walk", kind="spider", spec=words)
+    return [submitted.run_id for submitted in await app.runs.submit([new] * count)]
+
+
+async def items(app: App, run_id: int) -> list[dict[str, int]]:
+    return [row.data async for row in app.items.rows(Selection(run_id=run_id))]
+
+
+async def end(app: App, run_ids: list[int]) -> list[int]:
+    """Wait for the runs; the pages that are among their items."""
+
+    async def have_succeeded() -> bool:
+        await app.reaper.tick()
+        runs = [await app.runs.get(run_id) for run_id in run_ids]
+        assert not [run for run in runs if run.state is RunState.FAILED]
+        return all(run.state is RunState.SUCCEEDED for run in runs)
+
+    await eventually(have_succeeded, timeout=60)
+    return sorted(item["number"] for found in [await items(app, run_id) for run_id in run_ids] for item in found)
+
+
+@pytest.mark.parametrize("spec", [{"frontier": "walk"}, {"spider": "by_its_settings"}])
+async def test_the_runs_of_a_spider_share_a_crawl(weft: App, site: Site, spec: dict[str, object]) -> None:
+    site.open.clear()
+    run_ids = await begin(weft, site, 2, **spec)
+    await eventually(lambda: site.asked)
+    site.open.set()
+
+    assert await end(weft, run_ids) == list(range(PAGES))
+    assert set(site.asked.values()) == {1}
+    (crawl,) = await weft.crawls.all(["shop"])
+    assert (crawl.name, crawl.state) == ("walk", "done")
+
+
+async def test_a_run_whose_process_is_killed_goes_on_in_its_next_attempt(weft: App, site: Site) -> None:
+    (run_id,) = await begin(weft, site, 1, frontier=True)
+
+    async def some_are_stored() -> list[dict[str, int]]:
+        return await items(weft, run_id)
+
+    stored = await eventually(some_are_stored, timeout=60)
+    os.kill(stored[0]["pid"], signal.SIGKILL)
+
+    assert set(await end(weft, [run_id])) == set(range(PAGES))
+    assert (await weft.runs.get(run_id)).attempt == 2
+    assert sum(site.asked.values()) <= PAGES + 16
+
+
+async def test_a_paused_crawl_goes_on_with_a_run_like_its_first(weft: App, site: Site) -> None:
+    first = await begin(weft, site, 1, frontier=True)
+    await eventually(lambda: len(site.asked) > 3, timeout=60)
+    (crawl,) = await weft.crawls.all(["shop"])
+    await weft.crawls.pause(crawl.id)
+    before = await end(weft, first)
+    await weft.crawls.resume(crawl.id)
+
+    assert 0 < len(before) < PAGES
+    assert await end(weft, [*first, first[0] + 1]) == list(range(PAGES))
+    assert set(site.asked.values()) == {1}
+    assert (await weft.crawls.get(crawl.id)).state == "done"
