@@ -156,10 +156,10 @@ async def test_a_connection_that_nobody_wants_ends() -> None:
 
 def dying_after_the_first(how: type[Exception]) -> RawServer:
     """Each connection answers one request and dies at the second before it says a word."""
-    seen: set[int] = set()
+    seen: set[asyncio.Task[None] | None] = set()
 
     async def answer(request: bytes) -> AsyncIterator[bytes]:
-        task = id(asyncio.current_task())
+        task = asyncio.current_task()
         if task in seen:
             raise how
         seen.add(task)
