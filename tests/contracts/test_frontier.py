@@ -111,6 +111,19 @@ async def test_an_address_is_new_once(frontier: Frontier) -> None:
     assert await frontier.counts(CRAWL) == Counts(done=3, hosts=1)
 
 
+async def test_an_address_that_is_found_twice_at_once_is_as_it_was_found_first(frontier: Frontier) -> None:
+    assert await add(frontier, found("x", depth=1, data="first"), found("y"), found("x", depth=2, data="second")) == 2
+    held = await lease(frontier)
+    assert [(each.url[-1], each.depth, each.data) for each in held.urls] == [("x", 1, "first"), ("y", 0, "")]
+
+
+async def test_very_many_addresses_may_be_found_at_once(frontier: Frontier) -> None:
+    many = [found(f"{number}", f"h{number % 150}.example") for number in range(6_000)]
+    assert await add(frontier, *many) == 6_000
+    assert await add(frontier, *many) == 0
+    assert await frontier.counts(CRAWL) == Counts(queued=6_000, hosts=150)
+
+
 async def test_crawls_know_nothing_of_each_others_addresses(frontier: Frontier) -> None:
     await add(frontier, found("x"), crawl=CRAWL)
     assert await add(frontier, found("x"), crawl=OTHER) == 1

@@ -17,7 +17,7 @@ from weft.clock import Moment
 from weft.crawl_ports import Limits
 from weft.crawls.host_line import HostLine
 from weft.db import schema
-from weft.db.bulk import insert_missing_many, skip_locked, update_many
+from weft.db.bulk import in_this_order, insert_missing_many, skip_locked, update_many
 from weft.db.database import Transaction
 from weft.db.plain import Ready
 
@@ -40,9 +40,7 @@ NEW_LINE = dict.fromkeys(
 
 def ids_of(tx: Transaction, names: Collection[str]) -> dict[str, int]:
     """The ids of hosts that are known."""
-    if not names:
-        return {}
-    return {name: host_id for host_id, name in _ids_of().rows(tx, {"names": list(names)})}
+    return {name: host_id for host_id, name in _ids_of().among(tx, "names", list(names))}
 
 
 @cache
@@ -62,7 +60,7 @@ def enter(tx: Transaction, names: Collection[str]) -> dict[str, int]:
 
 def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
     """Have a line for a crawl on each of these hosts."""
-    rows = _lines_of().rows(tx, {"crawl": crawl, "ids": list(names)})
+    rows = _lines_of().among(tx, "ids", list(names), crawl=crawl)
     missing = sorted(set(names) - {row[0] for row in rows})
     if missing:
         new = [{"crawl_id": crawl, "host_id": host_id, "name": names[host_id], **NEW_LINE} for host_id in missing]
@@ -102,16 +100,15 @@ TOGETHER = and_(crawl_hosts.c.host_id == hosts.c.id, crawl_hosts.c.crawl_id == b
 
 def lock(tx: Transaction, crawl: int, ids: Collection[int]) -> dict[int, HostLine]:
     """The lines of a crawl on these hosts, by the host's id; nobody else changes them before the transaction ends."""
-    if not ids:
-        return {}
-    rows = _lock().rows(tx, {"crawl": crawl, "ids": sorted(ids)})
+    rows = _lock().among(tx, "ids", sorted(ids), crawl=crawl)
     return {row[0]: HostLine(crawl, *row) for row in rows}
 
 
 @cache
 def _lock() -> Ready:
     named = hosts.c.id.in_(bindparam("ids", expanding=True))
-    return Ready(select(*COLUMNS).where(TOGETHER, named).order_by(hosts.c.id).with_for_update())
+    query = select(*COLUMNS).select_from(hosts.join(crawl_hosts, TOGETHER)).where(named).order_by(hosts.c.id)
+    return Ready(in_this_order(query, hosts).with_for_update())
 
 
 def due(
@@ -137,7 +134,7 @@ def _due(leased_only: bool) -> Ready:
 
 def states(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
     """What is kept of the politeness of hosts."""
-    return dict(_states().rows(tx, {"ids": list(ids)})) if ids else {}
+    return dict(_states().among(tx, "ids", list(ids)))
 
 
 @cache

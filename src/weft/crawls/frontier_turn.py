@@ -38,7 +38,7 @@ class FrontierTurn:
 
     def make(self, known_ids: Mapping[str, int]) -> tuple[Turned, dict[str, int]]:
         """The answer, and the ids of the hosts that this was about."""
-        found = self._unknown({one.key: one for one in self._turn.found})
+        found = self._unknown(_each_once(self._turn.found))
         ids = self._ids(found, known_ids)
         self._lock(found, ids)
         found = self._unknown(found)  # somebody may have entered them while we waited for the locks
@@ -179,3 +179,11 @@ class FrontierTurn:
         spent = sum(line.given for line in self._lines.values())
         first = hosts.next_look(self._tx, self._crawl, leased_only=self._left() <= spent)
         return None if first is None else max(first, self._now + SOON) if first <= self._now else first
+
+
+def _each_once(found: Sequence[Found]) -> dict[int, Found]:
+    """By key; where one was found twice, as it was found first."""
+    once: dict[int, Found] = {}
+    for one in found:
+        once.setdefault(one.key, one)
+    return once

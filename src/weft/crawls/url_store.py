@@ -35,7 +35,7 @@ def rank(priority: int, at: Moment) -> int:
 
 def known(tx: Transaction, crawl: int, keys: Collection[int]) -> set[int]:
     """Those of ``keys`` that the crawl knows."""
-    return {row[0] for row in _known().rows(tx, {"crawl": crawl, "keys": list(keys)})} if keys else set()
+    return {row[0] for row in _known().among(tx, "keys", list(keys), crawl=crawl)}
 
 
 @cache

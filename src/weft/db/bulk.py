@@ -29,6 +29,7 @@ from sqlalchemy import Sequence as IdSequence
 
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.db.json_tables import FEW, fits, or_as_it_is, update_from_text
 from weft.db.plain import Ready
 
 Row = Mapping[str, Any]
@@ -110,6 +111,8 @@ def update_many(
     if tx.connection.dialect.name == "postgresql":
         statement = _update_from_json(table, changed, match, extra, stays)
         return statement.run(tx, {"given": msgspec.json.encode(rows).decode()})
+    if tx.connection.dialect.name == "mariadb" and len(rows) >= FEW and fits(table, rows[0]):
+        return update_from_text(tx, table, rows, match=match, extra=extra, stays=stays)
     sql, order = _update_sql(tx, table, changed, match, extra, stays)
     return tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows]).rowcount
 
@@ -152,6 +155,15 @@ def insert_missing_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> N
         ignoring = "INSERT OR IGNORE" if tx.connection.dialect.name == "sqlite" else "INSERT IGNORE"
         values = [tuple([row[name] for name in order]) for row in rows]
         tx.connection.exec_driver_sql(sql.replace("INSERT", ignoring, 1), values)
+
+
+def in_this_order(query: Select[Any], first: Table) -> Select[Any]:
+    """Read and lock the rows of ``first`` by their key, and only then those that are joined to them.
+
+    MariaDB, which locks what it reads, would otherwise begin with the smaller table, or read all of one.
+    """
+    walked = query.with_hint(first, "FORCE INDEX (PRIMARY)", "mariadb")
+    return walked.prefix_with("STRAIGHT_JOIN", dialect="mariadb")
 
 
 def skip_locked(query: Select[Any]) -> Select[Any]:
@@ -203,11 +215,7 @@ def _update(table: Table, changed: Sequence[str], match: Sequence[str], extra: A
     condition = [table.c[name] == bindparam(f"m_{name}") for name in match]
     condition += [] if extra is None else [extra]
     values = {name: bindparam(f"v_{name}", type_=table.c[name].type) for name in changed}
-    return update(table).where(*condition).values(_or_as_it_is(table, values, stays))
-
-
-def _or_as_it_is(table: Table, values: Mapping[str, Any], stays: str) -> Mapping[str, Any]:
-    return {name: func.coalesce(value, table.c[name]) if name == stays else value for name, value in values.items()}
+    return update(table).where(*condition).values(or_as_it_is(table, values, stays))
 
 
 _from_json: dict[tuple[Any, ...], Ready] = {}
@@ -236,7 +244,7 @@ def _update_from_json(table: Table, changed: tuple[str, ...], match: tuple[str, 
     if key not in _from_json:
         source = _json_rows([table.c[name] for name in (*match, *changed)])
         condition = [table.c[name] == source.c[name] for name in match] + ([] if extra is None else [extra])
-        values = _or_as_it_is(table, {name: source.c[name] for name in changed}, stays)
+        values = or_as_it_is(table, {name: source.c[name] for name in changed}, stays)
         _from_json[key] = Ready(update(table).where(*condition).values(values))
     return _from_json[key]
 

@@ -18,6 +18,8 @@ from weft.db.database import Transaction
 
 LIST = re.compile(r"IN \(__\[POSTCOMPILE_(\w+)\]\)")
 
+MOST_IN_LIST = 5_000
+
 Text = tuple[str, tuple[str, ...], Mapping[str, Any]]
 """A statement as its driver takes it, the order of its values, and those that are always the same."""
 
@@ -34,6 +36,13 @@ class Ready:
         with _cursor(tx) as cursor:
             cursor.execute(*self.bound(tx, values))
             return list(cursor.fetchall())
+
+    def among(self, tx: Transaction, name: str, many: Sequence[Any], **values: Any) -> list[tuple[Any, ...]]:
+        """What a question finds among ``many``, however many that are; SQLite takes no more than 32,766 at a time."""
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(many), MOST_IN_LIST):
+            found += self.rows(tx, {**values, name: list(many[start : start + MOST_IN_LIST])})
+        return found
 
     def run(self, tx: Transaction, values: Mapping[str, Any]) -> int:
         """How many rows it has changed."""
