@@ -31,27 +31,22 @@ INTERRUPTED = 130
 
 
 class Interrupts:
-    """Counts how often Ctrl-C was pressed while one stays with a crawl."""
+    """Ctrl-C, as often as it is pressed while one stays with a crawl."""
 
     def __init__(self) -> None:
-        self.count, self._pressed = 0, asyncio.Event()
+        self._presses = asyncio.Semaphore(0)
 
     def __enter__(self) -> Interrupts:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._press)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._presses.release)
         return self
 
     def __exit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
-    def _press(self) -> None:
-        self.count += 1
-        self._pressed.set()
-
     async def within(self, seconds: float) -> bool:
-        """Whether it is pressed within this time."""
-        self._pressed.clear()
+        """Whether it is pressed within this time; each press counts once."""
         try:
-            await asyncio.wait_for(self._pressed.wait(), seconds)
+            await asyncio.wait_for(self._presses.acquire(), seconds)
         except TimeoutError:
             return False
         return True

@@ -1,0 +1,112 @@
+"""Crawls over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.acting import Visitor
+from tests.conftest import on_sqlite
+from tests.crawls.steering import SITE, SKIPS, SPEC, Share, a_crawl
+from weft.access.model import Role
+
+pytestmark = on_sqlite
+
+
+async def test_a_crawl_is_begun_and_shown_with_how_far_it_is(admin: Visitor) -> None:
+    made = await admin.post("/v1/crawls", {"spec": SPEC | {"budget": {"pages": 100}}, "project": "shop", "name": "x"})
+    assert (made.status, made.headers["Location"]) == (202, "/v1/crawls/1")
+    share = await Share.of(admin.app, await admin.app.crawls.get(1))
+    await share.fetch(pages=3, failed=1, skips=SKIPS)
+    shown = (await admin.get("/v1/crawls/1")).json
+    assert (shown["crawl"]["name"], shown["crawl"]["state"], shown["crawl"]["urls"]) == ("x", "active", [SITE])
+    assert (shown["counts"]["done"], shown["counts"]["failed"], shown["left"]) == (3, 1, 0)
+    assert [each["run_id"] for each in shown["shares"]] == [share.run_id]
+    assert shown["skips"][0] == {
+        "reason": "scope",
+        "sentence": "it lies outside of what the crawl may fetch",
+        "count": 612,
+    }
+    assert shown["traps"][0]["pattern"] == "/calendar/{number}"
+    assert [each["id"] for each in (await admin.get("/v1/crawls?state=active")).json["items"]] == [1]
+    assert (await admin.get("/v1/crawls?state=done")).json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"urls": [SITE]}, "fetching.contact"),
+        (SPEC | {"urls": ["http://10.0.0.1/"]}, "urls"),
+        (SPEC | {"scope": {"allow": ["["]}}, "crawl.scope.allow"),
+        (SPEC | {"budget": {"pages": -1}}, "spec.budget.pages"),
+        (SPEC | {"nonsense": 1}, "spec"),
+    ],
+)
+async def test_what_is_wrong_with_a_crawl_is_told_by_its_field(
+    admin: Visitor, spec: dict[str, Any], field: str
+) -> None:
+    answer = await admin.post("/v1/crawls", {"spec": spec})
+    assert (answer.status, answer.json["field"]) == (422, field)
+    assert (await admin.get("/v1/crawls")).json["items"] == []
+
+
+async def test_secrets_of_a_spec_are_not_shown(admin: Visitor) -> None:
+    fetching = {"contact": "us@weft.example", "password": "hush", "headers": {"X-Key": "hush", "Y": "{{secret:Y}}"}}
+    await a_crawl(admin.app, fetching=fetching)
+    answer = await admin.get("/v1/crawls/1")
+    assert b"hush" not in answer.data
+    assert answer.json["spec"]["fetching"]["headers"]["Y"] == "{{secret:Y}}"
+
+
+async def test_long_lists_come_in_pages(admin: Visitor) -> None:
+    share = await Share.of(admin.app, await a_crawl(admin.app))
+    await share.fetch(pages=5)
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = (await admin.get(f"/v1/crawls/1/urls?limit=2{after}")).json
+        seen += [each["url"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+    assert len(seen) == len(set(seen)) == 5
+    assert (await admin.get("/v1/crawls/1/urls?after=bogus")).status == 422
+    assert [each["host"] for each in (await admin.get("/v1/crawls/1/hosts")).json["items"]] == ["site.example"]
+    assert (await admin.get("/v1/crawls/1/urls?host=site.example&state=failed")).json["items"] == []
+
+
+async def test_a_crawl_is_steered_by_operators_and_begun_by_developers(admin: Visitor) -> None:
+    await a_crawl(admin.app)
+    operator = await admin.with_role(Role.OPERATOR, "shop")
+    assert (await operator.post("/v1/crawls", {"spec": SPEC, "project": "shop"})).status == 403
+    assert (await operator.post("/v1/crawls/1/pause")).json["reason"] == "paused by test"
+    assert (await operator.post("/v1/crawls/1/resume")).json["state"] == "active"
+    assert (await operator.post("/v1/crawls/1/urls", {"urls": [f"{SITE}a", f"{SITE}b#c"]})).json == {
+        "given": 2,
+        "new": 2,
+    }
+    assert (await operator.post("/v1/crawls/1/stop")).json["state"] == "stopped"
+    assert (await operator.post("/v1/crawls/1/urls", {"urls": [SITE]})).status == 409
+    assert (await operator.call("DELETE", "/v1/crawls/1")).status == 403
+    stranger = await admin.with_role(Role.ADMIN, "blog")
+    assert (await stranger.get("/v1/crawls/1")).status == 404
+    assert (await admin.call("DELETE", "/v1/crawls/1")).status == 204
+    assert (await admin.get("/v1/crawls/1")).status == 404
+
+
+async def test_raw_files_are_given_as_they_are_kept(admin: Visitor) -> None:
+    await a_crawl(admin.app)
+    for name, data in (
+        ("a.warc.gz", b"raw"),
+        ("a.cdxj", b"com,b)/ 1 {}\n"),
+        ("b.warc.gz", b"x"),
+        ("b.cdxj", b"com,a)/ 1 {}\n"),
+    ):
+        await admin.app.blobs.put(f"crawls/1/warc/{name}", data)
+    files = (await admin.get("/v1/crawls/1/warcs")).json["items"]
+    assert files == [{"name": "a.warc.gz", "has_index": True}, {"name": "b.warc.gz", "has_index": True}]
+    assert (await admin.get("/v1/crawls/1/warcs/a.warc.gz")).data == b"raw"
+    assert (await admin.get("/v1/crawls/1/cdxj")).data == b"com,a)/ 1 {}\ncom,b)/ 1 {}\n"
+    assert (await admin.get("/v1/crawls/1/warcs/c.warc.gz")).status == 404
+    assert (await admin.get("/v1/crawls/1/warcs/..%2f..%2fsecret")).status == 404

@@ -1,0 +1,182 @@
+"""``weft crawl`` and ``weft crawls``: what is asked for, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commanding import Shell, on_a_terminal
+from tests.crawls.steering import SITE, SKIPS, Share
+from weft.app import App
+from weft.cli import crawl as beginning
+from weft.cli.crawl_progress import Interrupts
+from weft.crawl_ports import DONE, HostReport, Outcome, Turn
+
+CONTACT = ("--contact", "us@weft.example")
+BEGIN = ("crawl", SITE, "--follow", *CONTACT, "--detach")
+
+
+async def fetched(app: App) -> None:
+    share = await Share.of(app, await app.crawls.get(1))
+    await share.fetch(pages=3, failed=1, skips=SKIPS)
+
+
+async def ended(app: App) -> None:
+    """Fetch all there is, so that the crawl is done."""
+    share = await Share.of(app, await app.crawls.get(1))
+    turned = await share.turn()
+    [host] = share.hosts
+    outcomes = [Outcome(each.key, DONE, status=200, size=1_500_000, fetched_at=1) for each in host.urls]
+    turned = await share.turn(Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1))
+    assert turned.stop == "done"
+    await share.hand.end(share.lease)
+
+
+def test_what_was_asked_for_is_what_the_crawl_is_told(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text(f"# more\n{SITE}a\n\n{SITE}b\n")
+    fields = ("--field", "price:number=css:.price", "--field", "next=css:a.next@href", "--field", "sku=jsonpath:$.sku")
+    options = (
+        "--max-pages",
+        "50",
+        "--depth",
+        "3",
+        "--delay",
+        "0",
+        "--within",
+        "domain",
+        "--deny",
+        r"\.pdf$",
+        "--no-warc",
+    )
+    rest = ("--text", "--from-file", str(tmp_path / "urls.txt"), "--spread", "2", "--name", "mine", "--sitemaps")
+    shell.document("crawl", "site.example", "--follow", *CONTACT, "--detach", *options, *rest, *fields)
+    spec = shell.document("crawls", "show", "1")["spec"]
+    assert spec == {
+        "urls": ["https://site.example", f"{SITE}a", f"{SITE}b"],
+        "follow": True,
+        "spread": 2,
+        "scope": {"within": "domain", "deny": [r"\.pdf$"], "depth": 3, "sitemaps": True},
+        "budget": {"pages": 50},
+        "politeness": {"delay_seconds": 0.0},
+        "fetching": {"contact": "us@weft.example"},
+        "keeping": {
+            "text": True,
+            "warc": False,
+            "fields": {
+                "price": {"css": ".price", "type": "number"},
+                "next": {"css": "a.next", "attribute": "href"},
+                "sku": {"jsonpath": "$.sku"},
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((SITE,), "those who are crawled must be able to reach somebody"),
+        (("gopher://x.example", *CONTACT), "it must be an http or https address"),
+        ((SITE, *CONTACT, "--field", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
+        ((SITE, *CONTACT, "--within", "world"), "Invalid enum value 'world'"),
+        (CONTACT, "it must have at least one address to begin with"),
+    ],
+)
+def test_what_cannot_be_crawled_is_refused(shell: Shell, words: tuple[str, ...], said: str) -> None:
+    answer = shell("crawl", *words)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beginning, "MOST_SEEDS", 3)
+    monkeypatch.setattr(beginning, "PER_CALL", 2)
+    (tmp_path / "urls.txt").write_text("".join(f"{SITE}{number}\n" for number in range(10)))
+    assert shell("crawl", "--from-file", str(tmp_path / "urls.txt"), *CONTACT, "--detach").code == 0
+    report = shell.document("crawls", "show", "1")
+    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["shares"])) == ("active", 7, 1)
+
+
+def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:
+    assert "no crawl yet" in (shell(*BEGIN).out + shell("crawls", "list", "--state", "done").out)
+    assert "rests" in shell.ok("crawls", "pause", "1").out
+    assert [each["state"] for each in shell.document("crawls", "list")] == ["paused"]
+    assert "goes on" in shell.ok("crawls", "resume", "1").out
+    assert "is stopped" in shell.ok("crawls", "stop", "1").out
+    assert shell("crawls", "pause", "1").code == 1
+    assert "is forgotten" in shell.ok("crawls", "delete", "1", "--yes").out
+    assert shell("crawls", "show", "1").err == "there is no crawl 1\n"
+
+
+def test_what_became_of_addresses_is_told(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(fetched)
+    assert "3 done, 1 failed" in shell.ok("crawls", "show", "1").out
+    assert shell.ok("crawls", "hosts", "1").lines[1].split()[:3] == ["site.example", "3", "1"]
+    [failed] = shell.document("crawls", "urls", "1", "--state", "failed")
+    assert failed["reason"] == "status_500"
+    assert shell.ok("crawls", "why", "1", failed["url"]).out == (
+        "it failed and is not tried again: the server answered with status 500\n"
+    )
+    assert "/calendar/{number}" in shell.ok("crawls", "skips", "1", "--traps").out
+    assert "1 addresses" in shell.ok("crawls", "requeue", "1").out
+    assert shell("crawls", "urls", "1", "--state", "lost").code == 2
+
+
+def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(ended)
+    answer = shell.ok("crawls", "follow", "1")
+    assert answer.lines[0] == "crawl 1 is done: nothing is left"
+    assert answer.lines[1].startswith("1 page in ")
+    assert "1.5 MB, 1 host" in answer.lines[1]
+    assert "`weft crawls export 1 --warc`" in answer.lines[-1]
+
+
+def test_a_crawl_that_rests_ends_its_view_with_a_hint(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell("crawls", "pause", "1")
+    answer = shell("crawls", "follow", "1")
+    assert answer.code == 1
+    assert answer.out.startswith("crawl 1 is paused")
+    assert "`weft crawls resume 1` lets it go on" in answer.err
+
+
+def test_raw_files_and_items_are_exported(shell: Shell) -> None:
+    shell(*BEGIN)
+
+    async def keep(app: App) -> None:
+        await app.blobs.put("crawls/1/warc/a.warc.gz", b"raw")
+        await app.blobs.put("crawls/1/warc/a.cdxj", b"com,a)/ 1 {}\n")
+
+    shell.act(keep)
+    assert shell.ok("crawls", "export", "1", "--warc").out == "raw"
+    assert shell.ok("crawls", "export", "1", "--cdxj").out == "com,a)/ 1 {}\n"
+    assert json.loads(shell.ok("crawls", "export", "1", "--format", "json").out) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "state", "code", "said"),
+    [((), "active", 130, "comes back to it"), (("--pause-on-interrupt",), "paused", 1, "lets it go on")],
+)
+def test_ctrl_c_leaves_a_crawl_or_lets_it_rest(
+    shell: Shell, option: tuple[str, ...], state: str, code: int, said: str
+) -> None:
+    begun = ("--data-dir", str(shell.folder), "crawl", SITE, "--follow", *CONTACT, *option)
+    ended_with, shown = on_a_terminal(*begun, typed="\x03", after="waits for a worker")
+    assert said in shown
+    assert ended_with == code
+    assert shell.document("crawls", "list")[0]["state"] == state
+
+
+async def test_ctrl_c_counts_as_often_as_it_is_pressed() -> None:
+    with Interrupts() as interrupts:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert await interrupts.within(30)
+        assert not await interrupts.within(0.01)

@@ -1,0 +1,52 @@
+"""Crawls of a weft elsewhere are as they are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import on_sqlite
+from tests.crawls.steering import SITE, SKIPS, SPEC, Share
+from weft.app import App
+from weft.client import Client
+from weft.errors import Invalid, NotFound
+
+pytestmark = on_sqlite
+
+
+async def test_a_crawl_is_begun_looked_at_and_steered_from_afar(app: App, far: Client) -> None:
+    crawl = await far.crawls.create("shop", SPEC, name="site", labels=["eu"])
+    here = await app.crawls.get(crawl.id)
+    assert (
+        (crawl.name, crawl.project, crawl.state) == (here.name, here.project, here.state) == ("site", "shop", "active")
+    )
+    share = await Share.of(app, here, labels=["eu"])
+    await share.fetch(pages=3, failed=1, skips=SKIPS)
+    near, there = await app.crawls.report(crawl.id), await far.crawls.report(crawl.id)
+    assert (there.counts, there.skips, there.traps) == (near.counts, near.skips, near.traps)
+    assert [each.run_id for each in there.shares] == [share.run_id]
+    assert there.crawl.spec == here.spec
+    assert [each.id for each in await far.crawls.all({"shop"}, state="active")] == [crawl.id]
+    assert (await far.crawls.pause(crawl.id)).state == "paused"
+    assert (await far.crawls.resume(crawl.id)).state == "active"
+    assert await far.crawls.requeue(crawl.id) == 1
+    assert await far.crawls.feed(crawl.id, [f"{SITE}new"]) == 1
+    assert (await far.crawls.stop(crawl.id)).state == "stopped"
+    await far.crawls.delete(crawl.id)
+    with pytest.raises(NotFound):
+        await far.crawls.report(crawl.id)
+
+
+async def test_addresses_hosts_and_reasons_are_the_same_from_afar(app: App, far: Client) -> None:
+    crawl = await app.crawls.create("shop", SPEC, by="test")
+    share = await Share.of(app, crawl)
+    await share.fetch(pages=3, failed=1, skips=SKIPS)
+    assert await far.crawls.urls(crawl.id, limit=2) == await app.crawls.urls(crawl.id, limit=2)
+    first = (await far.crawls.urls(crawl.id, limit=1))[0]
+    assert await far.crawls.urls(crawl.id, after=first.key) == (await app.crawls.urls(crawl.id))[1:]
+    assert await far.crawls.skips(crawl.id, traps=True) == await app.crawls.skips(crawl.id, traps=True)
+    [there], [here] = await far.crawls.hosts(crawl.id), await app.crawls.hosts(crawl.id)
+    assert (there.host, there.counts, there.holder) == (here.host, here.counts, here.holder)
+    assert await far.crawls.why(crawl.id, "https://a.example") == await app.crawls.why(crawl.id, "https://a.example")
+    assert await far.crawls.files.all(crawl.id) == []
+    with pytest.raises(Invalid, match="it must be an http or https address"):
+        await far.crawls.why(crawl.id, "nothing")
