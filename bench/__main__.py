@@ -28,6 +28,7 @@ BENCHMARKS = [
     "pages",
     "screens",
     "long_logs",
+    "fetch",
     "crawl",
     "scrapy_frontier",
     "politeness",
