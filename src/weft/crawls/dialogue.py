@@ -26,6 +26,8 @@ COUNTS = 0.9
 FIRST_HOSTS, MOST_HOSTS = 8, 64
 """How many hosts are asked for at once; twice as many each time that all were given."""
 MOST_HELD = 1_000
+MOST_WAITING = 20_000
+"""Addresses of all hosts together, beyond which no host gets more than the fewest."""
 FAR: Moment = 10 * SECOND
 """A host that may not be asked for so long is given back; whoever asks for hosts then gets it."""
 ASK_AGAIN: Moment = SECOND
@@ -52,6 +54,7 @@ class Dialogue:
         self._lease = seconds(lease_seconds * COUNTS)
         self._hosts = FIRST_HOSTS
         self._ask_at: Moment = 0
+        self._waiting = 0
         self._stats_at: Moment = 0
         self.load = Load()
 
@@ -60,6 +63,7 @@ class Dialogue:
         at, ledger = steady(), self._ledger
         if any(each.host not in self._bench.hosts for each in ledger.found):
             self._ask_at = 0
+        self._waiting = sum(len(held.queue) for held in self._bench.hosts.values())
         reports, hosts = [], []
         for held in list(self._bench.hosts.values()):
             report = self._report(held, at, last)
@@ -121,7 +125,8 @@ class Dialogue:
             return 0
         if held.spent and at - held.told_at < ASK_AGAIN and (held.queue or not held.outcomes):
             return 0
-        return held.ample - len(held.queue)
+        ample = held.ample if self._waiting < MOST_WAITING else FEWEST
+        return max(0, ample - len(held.queue))
 
     def _is_leaving(self, held: Held, at: Moment) -> bool:
         """Whether a host is given back: nothing is left of it, or it must be left alone for long."""
@@ -149,14 +154,14 @@ class Dialogue:
             return None
         self._stats_at = at
         bench = self._bench
-        waiting = sum(len(held.queue) for held in bench.hosts.values())
-        return self._stats.told(hosts=len(bench.hosts), waiting=waiting, under_way=bench.busy)
+        return self._stats.told(hosts=len(bench.hosts), waiting=self._waiting, under_way=bench.busy)
 
     def take(self, told: Told, answer: CrawlTurned) -> None:
         """Do what the answer says about each host, and hold the new ones."""
         assert told.question.asked is not None
         turned, turn, at = answer.turned, told.question.asked.turn, steady()
         for held, report, kept in zip(told.hosts, turn.reports, turned.kept, strict=True):
+            self._stats.hosts_lost += not kept.held
             if report.release or not kept.held:
                 self._bench.remove(held)
                 continue
@@ -175,6 +180,7 @@ class Dialogue:
     def _learn(self, turn: Turn, turned: Turned, at: Moment) -> None:
         """Ask for more hosts at once where all were given, and later where there were none."""
         given = len(turned.leases)
+        self._stats.asked(given)
         if given:
             self.load.begin()
         self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS

@@ -53,10 +53,7 @@ class Visits:
     def arrived(self, held: Held, given: Given, exchange: Exchange) -> None:
         """There was an answer."""
         at, status = steady(), exchange.status
-        stats = self.stats
-        stats.responses += 1
-        stats.bytes += exchange.received_bytes
-        stats.statuses[status] += 1
+        self.stats.arrived(status, exchange.received_bytes, exchange.seconds)
         if status in REFUSALS:
             held.manners.refused(at, retry_after(exchange.header(b"retry-after"), at))
             held.saved = False
