@@ -7,6 +7,7 @@ needs no array of numbers.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import xxhash
@@ -24,6 +25,7 @@ ALL = (1 << 64) - 1
 FEW_DIGITS = 5
 """A piece with fewer is no data."""
 
+_TAGS = re.compile(rb"<[^<>]*>?")
 _BLANK, _DIGITS = b" \t\r", b"0123456789"
 
 
@@ -36,6 +38,12 @@ def fingerprint(tree: LexborHTMLParser) -> int:
     if len(text) > 2 * END:
         text = f"{text[:END]}\n{text[-END:]}"
     return simhash(_pieces(text.encode("utf-8", "replace").translate(None, _BLANK).split(b"\n")))
+
+
+def fingerprint_of_bytes(utf8: bytes) -> int:
+    """The same for a page that is not parsed, as far as that can be; only pages of that sort are compared with it."""
+    text = _TAGS.sub(b"\n", utf8[: 2 * END] + b"\n" + utf8[-2 * END :])
+    return simhash(_pieces(text.translate(None, _BLANK).split(b"\n")))
 
 
 def _pieces(texts: list[bytes]) -> list[bytes]:

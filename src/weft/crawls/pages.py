@@ -13,7 +13,7 @@ from weft.crawls.charset import as_utf8
 from weft.crawls.extraction import Extraction
 from weft.crawls.head import Head, asks_of, read_head
 from weft.crawls.heavy import is_heavy, skim
-from weft.crawls.near import fingerprint
+from weft.crawls.near import fingerprint, fingerprint_of_bytes
 from weft.fetching.exchange import Exchange
 from weft.fetching.urls import LONGEST, Spelling
 
@@ -81,6 +81,7 @@ class PageReader:
         utf8 = as_utf8(exchange.body, content_type)
         if is_heavy(utf8):
             self._skim(page, utf8)
+            page.simhash = fingerprint_of_bytes(utf8) if alike else 0
             return page
         tree = LexborHTMLParser(utf8)
         head = read_head(tree)

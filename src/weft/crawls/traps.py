@@ -15,7 +15,7 @@ from weft.crawls.near import are_alike
 from weft.crawls.pages import Page
 from weft.crawls.patterns import Census, pattern_of, years_of
 from weft.crawls.soft404 import NoSuchPages
-from weft.fetching.urls import host_of, key_of
+from weft.fetching.urls import key_of
 
 MOST_PATTERNS = 4_096
 MOST_STREAKS = 2_048
@@ -108,17 +108,13 @@ class Traps:
         most, simhash = self.spec.traps.near_duplicates, page.simhash
         if not simhash or not most:
             return None
-        host = host_of(url)
-        if self.spec.traps.soft_404 and self._nowhere.is_like(host, simhash):
-            return "soft_404", ""
-        _, _, _, path = url.split("/", 3)
+        _, _, host, path = url.split("/", 3)
         group, factor = _group(path)
-        if self._streak(f"{host}/{group}").saw(simhash) > most * factor:
+        alike, on_host = self._streak(f"{host}/{group}").saw(simhash), self._streak(host).saw(simhash)
+        if alike > most * factor or on_host > most * HOST_FACTOR:
             self._remember(f"{host}/{group}")
             return "near_duplicates", f"/{group}"
-        if self._streak(host).saw(simhash) > most * HOST_FACTOR:
-            return "near_duplicates", "/…"
-        return None
+        return ("soft_404", "") if self.spec.traps.soft_404 and self._nowhere.is_like(host, simhash) else None
 
     def _counted(self, host: str, pattern: str, url: str) -> Refusal | None:
         most = self.spec.traps.pages_per_pattern
