@@ -49,7 +49,7 @@ class Errands:
             if self._obeys and not held.manners.is_down(at):
                 origin = origin_of(url)
                 allowance = held.allowances.get(origin)
-                if allowance is None or allowance.until <= at:
+                if allowance is None or not allowance.counts(at):
                     allowance = self._look(held, origin, at)
                     if allowance is None:
                         return Errand(origin, f"{origin}/robots.txt")
@@ -66,7 +66,8 @@ class Errands:
                 return FAILED, "robots_unreachable", ""
             if held.manners.asks_too_much:
                 return SKIPPED, "crawl_delay", ""
-            if allowance.rules is not None and not allowance.rules.allows(url):
+            rules = allowance.rules
+            if rules is not None and not rules.allows(url):
                 return SKIPPED, "robots", ""
         elif held.manners.is_down(at):
             return FAILED, "parked", ""
@@ -75,19 +76,23 @@ class Errands:
 
     def _may_probe(self, held: Held, errand: Errand) -> bool:
         """As robots.txt says; where that is not known any more there is no probe."""
+        if not self._obeys:
+            return True
         allowance = held.allowances.get(errand.origin)
-        if not self._obeys or allowance is None or allowance.rules is None:
-            return not self._obeys or allowance is not None
-        return allowance.rules.allows(errand.url)
+        if allowance is None or not allowance.counts(steady()):
+            return False
+        rules = allowance.rules
+        return rules is None or rules.allows(errand.url)
 
     def _look(self, held: Held, origin: str, at: Moment) -> Allowance | None:
         """What is known of an origin from before; None: nothing that still counts."""
         allowance = self._allowances.of(origin, held.manners.state.robots.get(origin), at)
         if allowance is not None:
             held.allowances[origin] = allowance
-            if allowance.rules is not None:
-                held.manners.obey(allowance.rules.crawl_delay)
-                for sitemap in allowance.rules.sitemaps:
+            rules = allowance.rules
+            if rules is not None:
+                held.manners.obey(rules.crawl_delay)
+                for sitemap in rules.sitemaps:
                     self._listed(held, sitemap)
         return allowance
 

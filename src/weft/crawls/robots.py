@@ -43,7 +43,7 @@ class KeptRobots(msgspec.Struct, omit_defaults=True):
 class Rules:
     """What one robots.txt says to us."""
 
-    __slots__ = ("_allows", "_token", "crawl_delay", "sitemaps")
+    __slots__ = ("__weakref__", "_allows", "_token", "crawl_delay", "sitemaps")
 
     def __init__(self, text: str, token: str) -> None:
         parsed = Protego.parse(text)

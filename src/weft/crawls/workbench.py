@@ -21,6 +21,7 @@ from weft.crawls.politeness import Manners, read_state
 from weft.crawls.steady import steady
 
 FOR_EVER: Moment = 2**62
+MOST_ADDRESSES = 10_000
 FEWEST, MOST = 8, 2_000
 """How many addresses of a host are held ahead."""
 
@@ -144,6 +145,8 @@ class Workbench:
         manners = held.manners
         manners.begins(at)
         if self._address_delay and manners.state.address:
+            if len(self._addresses) > MOST_ADDRESSES:
+                self._addresses = {address: due for address, due in self._addresses.items() if due > at}
             self._addresses[manners.state.address] = at + self._address_delay
         held.busy += 1
         self.busy += 1
