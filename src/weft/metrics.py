@@ -90,6 +90,34 @@ INTAKE_LATER = Metric("weft_intake_later", "counter", "Messages put back, as a p
 INTAKE_REPLIES = Metric("weft_intake_replies", "counter", "Replies that it has sent.", ("inbox",))
 INTAKE_SECONDS = Metric("weft_intake_seconds", "histogram", "How long it took to take a batch.", ("inbox",), SHORT)
 INTAKE_CONNECTED = Metric("weft_intake_connected", "gauge", "1 where the inbox answers this process.", ("inbox",))
+LIMITER_DEGRADED = Metric(
+    "weft_limiter_degraded", "gauge", "1 where the shared limiter does not answer a worker.", ("worker",)
+)
+PROXY_REQUESTS = Metric(
+    "weft_proxy_requests",
+    "gauge",
+    "Requests of proxy plans that went through a proxy or were blocked, by what they ended in.",
+    ("project", "plan", "verdict"),
+)
+PROXY_COST = Metric(
+    "weft_proxy_cost", "gauge", "What a proxy plan has cost, in the unit of its prices.", ("project", "plan")
+)
+OF_CRAWL = ("project", "name", "crawl")
+CRAWLS = Metric("weft_crawls", "gauge", "Crawls by state; of those that have ended, the newest thousand.", ("state",))
+CRAWL_URLS = Metric(
+    "weft_crawl_urls", "gauge", "Addresses that a crawl knows, by state, until it is over.", (*OF_CRAWL, "state")
+)
+CRAWL_BACKLOG = Metric("weft_crawl_backlog", "gauge", "Addresses of a crawl that are still to be fetched.", OF_CRAWL)
+CRAWL_HOSTS = Metric("weft_crawl_hosts", "gauge", "Hosts that a crawl knows.", OF_CRAWL)
+CRAWL_BYTES = Metric("weft_crawl_bytes", "gauge", "What a crawl has fetched.", OF_CRAWL)
+CRAWL_RATE = Metric("weft_crawl_pages_per_second", "gauge", "How fast a crawl is.", OF_CRAWL)
+CRAWL_SUCCESS = Metric(
+    "weft_crawl_success_ratio", "gauge", "Of the pages that a crawl has fetched, those that did not fail.", OF_CRAWL
+)
+CRAWL_LEASES = Metric(
+    "weft_crawl_lease_ratio", "gauge", "Of the questions for hosts, those that were answered with any.", OF_CRAWL
+)
+CRAWL_FETCH = Metric("weft_crawl_fetch_seconds", "gauge", "How long an answer takes, on average.", OF_CRAWL)
 CUSTOM = Metric(
     "weft_custom",
     "gauge",
@@ -123,6 +151,18 @@ METRICS = (
     INTAKE_REPLIES,
     INTAKE_SECONDS,
     INTAKE_CONNECTED,
+    LIMITER_DEGRADED,
+    PROXY_REQUESTS,
+    PROXY_COST,
+    CRAWLS,
+    CRAWL_URLS,
+    CRAWL_BACKLOG,
+    CRAWL_HOSTS,
+    CRAWL_BYTES,
+    CRAWL_RATE,
+    CRAWL_SUCCESS,
+    CRAWL_LEASES,
+    CRAWL_FETCH,
     CUSTOM,
 )
 """All of them."""

@@ -17,6 +17,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.fetching.proxy_turns import ProxyTurn, Used
 from weft.intake import letter_store
 from weft.items.model import Harvest
 
@@ -184,6 +185,20 @@ async def a_destination(app: App, project: str) -> Values:
     return made | {"destination_id": added.destination.id}
 
 
+PROXY_PLAN: dict[str, Any] = {
+    "sites": ["*.example"],
+    "exits": [{"name": "dc1", "url": "http://proxy.example:3128", "per_request": 0.5}],
+}
+
+
+async def a_proxy_plan(app: App, project: str) -> Values:
+    name = f"ways-{next(_number)}"
+    await app.proxies.set(project, name, PROXY_PLAN, by="test")
+    used = [Used("shop.example", "", 0, "hard_block", 2), Used("shop.example", "dc1", 1, "ok", 3, 10, 20)]
+    await app.proxies.turn(project, ProxyTurn(name, 1, used))
+    return {"name": name}
+
+
 async def a_letter(app: App, project: str) -> Values:
     """One that is an order of a spider that is there."""
     await a_version(app, project, "99", at=2)
@@ -308,6 +323,12 @@ WALK: dict[str, Step] = {
     "schedules.put": Step(make=a_schedule, body={"schedule": "@every 5m"}),
     "schedules.resume": Step(make=a_schedule),
     "schedules.show": Step(make=a_schedule),
+    "proxies.delete": Step(make=a_proxy_plan),
+    "proxies.list": Step(make=a_proxy_plan),
+    "proxies.set": Step(make=a_proxy_plan, body=PROXY_PLAN),
+    "proxies.show": Step(make=a_proxy_plan),
+    "proxies.sites": Step(make=a_proxy_plan),
+    "proxies.spent": Step(make=a_proxy_plan, query="?by=site"),
     "secrets.delete": Step(make=a_secret),
     "secrets.list": Step(make=a_secret),
     "secrets.set": Step(make=a_secret, body={"value": "hush-hush-hush-hush"}),

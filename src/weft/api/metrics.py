@@ -12,9 +12,12 @@ from weft import __version__
 from weft import metrics as m
 from weft.access.model import Role
 from weft.api.call import Call
+from weft.api.crawl_metrics import crawl_gauges
 from weft.api.operation import Operations
 from weft.app import App
 from weft.clock import now
+from weft.fetching.proxy_plan import VERDICTS
+from weft.fetching.spending import UNIT
 from weft.workers.workers import WorkerInfo
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ async def read(call: Call) -> Response:
 async def _gauges(app: App) -> dict[m.Metric, Values]:
     workers = await app.workers.all()
     here = [worker for worker in workers if worker.state not in ("offline", "lost")]
-    at = now()
+    at, spent = now(), await app.proxies.totals()
     return {
         m.BUILD: {(__version__,): 1},
         m.RUNS: {(state,): count for state, count in (await app.runs.counts()).items()},
@@ -63,7 +66,16 @@ async def _gauges(app: App) -> dict[m.Metric, Values]:
             if not circuit.is_closed
         },
         m.INTAKE_CONNECTED: {(each.inbox.name,): each.fault is None for each in app.receivers},
+        m.LIMITER_DEGRADED: _said(here, "limiter_degraded"),
+        m.PROXY_REQUESTS: {
+            (each["project"], each["name"], verdict): each[verdict]
+            for each in spent
+            for verdict in VERDICTS
+            if each[verdict]
+        },
+        m.PROXY_COST: {(each["project"], each["name"]): each["cost"] / UNIT for each in spent},
         m.BREAKERS: {labels: 1 for worker in here for labels in _open_breakers(worker)},
+        **await crawl_gauges(app),
     }
 
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "items": Entry("weft.cli.items:items", "What spiders have yielded."),
     "datasets": Entry("weft.cli.datasets:app", "What spiders have found so far."),
     "destinations": Entry("weft.cli.destinations:app", "Where the items of datasets are delivered to."),
+    "proxies": Entry("weft.cli.proxies:app", "Ways out through proxies."),
     "submit": Entry("weft.cli.publish:submit", "Put orders into a message queue that weft takes them from."),
     "letters": Entry("weft.cli.letters:app", "Messages from queues that could not become a run."),
     "workers": Entry("weft.cli.workers:app", "Who does it."),

@@ -12,6 +12,7 @@ from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.letters import RemoteLetters
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
+from weft.client.proxies import RemoteProxies
 from weft.client.runs import RemotePauses, RemoteRuns
 from weft.client.schedules import RemoteSchedules
 from weft.client.shares import RemoteShares
@@ -34,6 +35,7 @@ class Client:
         self.tasks = RemoteTasks(connection)
         self.schedules = RemoteSchedules(connection)
         self.crawls = RemoteCrawls(connection)
+        self.proxies = RemoteProxies(connection)
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)

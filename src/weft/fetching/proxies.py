@@ -80,6 +80,10 @@ class Proxies:
         since = day_of(self._clock() - (days - 1) * DAY)
         return await self._db.read(lambda tx: store.spent(tx, _existing(tx, project, name).id, since, [by]))
 
+    async def totals(self) -> list[Mapping[str, Any]]:
+        """What each plan has come to in all."""
+        return await self._db.read(store.totals)
+
     async def turn(self, project: str, asked: ProxyTurn) -> ProxyTurned:
         """Take what was used and say how sites stand. ``NotFound`` where the project has no such plan."""
         turned, kept = await self._db.transact(lambda tx: self._turn(tx, project, asked))

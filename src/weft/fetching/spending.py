@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import NamedTuple
 
 from weft.clock import SECOND, Moment, as_datetime
@@ -26,6 +26,10 @@ def month_began(at: Moment) -> int:
 
 def name_of(day: int) -> str:
     return (as_datetime(0) + timedelta(days=day)).date().isoformat()
+
+
+def day_named(name: str) -> int:
+    return (date.fromisoformat(name) - date(1970, 1, 1)).days if name else 0
 
 
 class Level(NamedTuple):

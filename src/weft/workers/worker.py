@@ -245,7 +245,9 @@ class Worker:
         busy = len(self._running) >= self._card.capacity
         state = "draining" if self._draining.is_set() else "busy" if busy else "online"
         kinds = {running.lease.kind for running in list(self._running.values())}
+        limiter = self._habits.limiter
         stats = {**usage(), "breakers": self._breakers.rows(kinds)}
+        stats |= {"limiter_degraded": 1} if limiter is not None and limiter.degraded else {}
         return Beat(state=state, running=len(self._running), done=self._done, stats=stats)
 
     def _obey(self, orders: Orders) -> None:
