@@ -2,7 +2,9 @@
 
 import pytest
 
-from weft.crawls.robots import LARGEST, Rules, text_of, token_of
+from weft.crawl_spec import Politeness
+from weft.crawls.allowance import Allowances
+from weft.crawls.robots import LARGEST, NONE, RULES, KeptRobots, Rules, text_of, token_of
 
 HERE = "http://site.example"
 
@@ -23,6 +25,10 @@ def allows(text: bytes, path: str, token: str = "weft") -> bool:
         (b"User-agent: weft\nDisallow: /w\n\nUser-agent: *\nDisallow: /", "/elsewhere", True),
         (b"User-agent: weft\nDisallow: /w\n\nUser-agent: *\nDisallow: /", "/w", False),
         (b"User-agent: other\nDisallow: /", "/", True),
+        (b"User-agent: we\nDisallow: /", "/", True),
+        (b"User-agent: weft-news\nDisallow: /", "/", True),
+        (b"User-agent: Weft/1.0 # us\nDisallow: /", "/", False),
+        (b"User-agent: other\nUser-agent: weft\nDisallow: /", "/", False),
         (b"User-agent: *\nDisallow:", "/", True),
         (b"", "/", True),
         (b"\xef\xbb\xbfUser-agent: *\nDisallow: /private", "/private", False),
@@ -58,3 +64,28 @@ def test_the_crawl_delay_and_the_sitemaps_are_told() -> None:
 )
 def test_robots_txt_knows_a_crawler_by_its_product_name(user_agent: str, token: str) -> None:
     assert token_of(user_agent) == token
+
+
+def test_rules_that_were_pushed_out_of_memory_are_read_again_and_large_ones_are_fetched_again() -> None:
+    allowances, at = Allowances(Politeness(), "weft"), 1_000
+    small = KeptRobots(at, RULES, "User-agent: *\nDisallow: /private")
+    large = KeptRobots(at, RULES, large=True)
+    allowances.learn("http://large.example", large, "#" * 600_000)
+    first = allowances.of("http://small.example", small, at)
+    assert first is not None
+    assert first.counts(at)
+    allowances.learn("http://other.example", large, "#" * 600_000)
+    allowances.learn("http://another.example", large, "#" * 600_000)
+    assert not first.counts(at)
+    again = allowances.of("http://small.example", small, at)
+    assert again is not None
+    assert again.rules is not None
+    assert not again.rules.allows(HERE + "/private")
+    assert allowances.of("http://large.example", large, at) is None
+
+
+def test_a_robots_txt_counts_for_a_day() -> None:
+    allowances, day = Allowances(Politeness(), "weft"), 86_400 * 1_000_000
+    kept = KeptRobots(1_000, NONE)
+    assert allowances.of(HERE, kept, 1_000 + day - 1) is not None
+    assert allowances.of(HERE, kept, 1_000 + day) is None

@@ -22,6 +22,7 @@ RULES, NONE, UNREACHABLE = "rules", "none", "unreachable"
 FIRST_AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 30.0, 3_600.0
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_AGENT = re.compile(r"^([ \t]*user[- ]?agent[ \t]*:[ \t]*)([^\n#]*)", re.IGNORECASE | re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 
 
@@ -46,7 +47,7 @@ class Rules:
     __slots__ = ("__weakref__", "_allows", "_token", "crawl_delay", "sitemaps")
 
     def __init__(self, text: str, token: str) -> None:
-        parsed = Protego.parse(text)
+        parsed = Protego.parse(_AGENT.sub(lambda line: line[1] + _named(line[2].strip(), token), text))
         self._token = token
         self.crawl_delay = float(parsed.crawl_delay(token) or 0.0)
         self.sitemaps = list(parsed.sitemaps)
@@ -60,6 +61,14 @@ def token_of(user_agent: str) -> str:
     """The product name by which robots.txt knows us: ``weft`` of ``weft/1.0 (+https://…)``."""
     found = _TOKEN.match(user_agent)
     return found[0].lower() if found else "*"
+
+
+def _named(agent: str, token: str) -> str:
+    """Whom a group is for: everybody, us, or somebody else. Names are product names, whole and in any case."""
+    if agent.startswith("*"):
+        return "*"
+    found = _TOKEN.match(agent)
+    return token if found is not None and found[0].lower() == token else "~"
 
 
 def text_of(body: bytes) -> str:
