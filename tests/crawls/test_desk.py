@@ -127,7 +127,7 @@ async def test_a_crawl_of_so_many_pages_ends_with_them(app: App) -> None:
     given = (await asked(app, hand, lease)).turned.leases
     assert sum(len(each.urls) for each in given) == 1
     last = await asked(app, hand, lease, Turn(reports=[done_with(each) for each in given], hosts=10))
-    assert last.stop == "done"
+    assert (last.stop, last.reason) == ("done", "its budget of 1 pages is used up")
 
 
 async def test_what_is_left_out_is_counted_by_its_reason(app: App) -> None:

@@ -65,8 +65,8 @@ class Desk:
             return CrawlTurned(crawl.id, _nothing(asked.turn), PAUSED, await self._pause(crawl, str(lost)))
         if asked.skips:
             await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips))
-        if not stop and await self._is_over(crawl, turn, turned):
-            stop, reason = FINISHED, "nothing is left"
+        if not stop and _is_over(crawl, turn, turned):
+            stop, reason = FINISHED, await self._why_over(crawl)
             await self._end(crawl, reason)
         return CrawlTurned(crawl.id, turned, stop, reason)
 
@@ -152,14 +152,12 @@ class Desk:
                 return f"its {budget.bytes} bytes are used up"
         return ""
 
-    async def _is_over(self, crawl: Crawl, turn: Turn, turned: Turned) -> bool:
-        """Whether nothing is left, asked only by one who was given nothing and holds nothing.
-
-        A crawl that others feed is never over by itself.
-        """
-        if turned.leases or turned.next_at is not None or not turn.hosts or crawl.spec.tier == "fetch":
-            return False
-        return all(kept.held is False or report.release for kept, report in zip(turned.kept, turn.reports, strict=True))
+    async def _why_over(self, crawl: Crawl) -> str:
+        """In words: that all is done, or that the pages which it may have are used up."""
+        budget = crawl.spec.budget
+        if not (budget.pages or budget.pages_per_host) or not (await self._frontier.counts(crawl.id)).queued:
+            return "nothing is left"
+        return f"its budget of {budget.pages} pages is used up" if budget.pages else "the pages of its hosts are used up"
 
     async def _end(self, crawl: Crawl, reason: str) -> None:
         at = self._clock()
@@ -170,6 +168,16 @@ class Desk:
                 events.append(tx, [Fact("crawl_finished", crawl.project, crawl.run_id, None, data)], at)
 
         await self._db.transact(work)
+
+
+def _is_over(crawl: Crawl, turn: Turn, turned: Turned) -> bool:
+    """Whether nothing is left for anybody, asked only by one who was given nothing and holds nothing.
+
+    A crawl that others feed is never over by itself.
+    """
+    if turned.leases or turned.next_at is not None or not turn.hosts or crawl.spec.tier == "fetch":
+        return False
+    return all(kept.held is False or report.release for kept, report in zip(turned.kept, turn.reports, strict=True))
 
 
 def _giving_back(turn: Turn) -> Turn:
