@@ -157,7 +157,7 @@ class Desk:
         budget = crawl.spec.budget
         if not (budget.pages or budget.pages_per_host) or not (await self._frontier.counts(crawl.id)).queued:
             return "nothing is left"
-        return f"its budget of {budget.pages} pages is used up" if budget.pages else "the pages of its hosts are used up"
+        return f"its budget of {budget.pages or budget.pages_per_host} pages is used up"
 
     async def _end(self, crawl: Crawl, reason: str) -> None:
         at = self._clock()
