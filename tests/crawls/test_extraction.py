@@ -8,6 +8,8 @@ import pytest
 
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
+from weft.crawls.checking import checked
+from weft.crawls.model import Policy
 from weft.crawls.pages import Page, PageReader
 from weft.errors import Invalid
 
@@ -129,3 +131,5 @@ def test_a_page_without_a_field_that_it_must_have_says_which() -> None:
 def test_a_rule_that_is_none_is_refused_before_the_crawl_begins(rule: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match=r"crawl\.keeping\.fields\.x"):
         read({"fields": {"x": rule}})
+    with pytest.raises(Invalid, match=r"crawl\.keeping\.fields\.x"):
+        checked({"urls": [HERE], "keeping": {"fields": {"x": rule}}}, Policy("crawl@weft.example"))

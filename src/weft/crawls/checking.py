@@ -30,6 +30,10 @@ def checked(spec: Mapping[str, Any] | CrawlSpec, policy: Policy) -> CrawlSpec:
     for field, urls in (("urls", read.urls), ("sitemaps", read.sitemaps)):
         for url in urls:
             check_address(field, url, guard)
+    if read.keeping.fields:
+        from weft.crawls.fields import check_fields  # lxml costs 10 MB
+
+        check_fields(read.keeping.fields)
     return read
 
 

@@ -94,6 +94,15 @@ class FieldRules:
         return _time(value) if kind == "time" else _number(value, whole=kind == "whole")
 
 
+def check_fields(rules: Mapping[str, Field]) -> None:
+    """Raise ``Invalid`` where a rule is none, as far as that can be told here: workers may have what is missing."""
+    for name, rule in rules.items():
+        try:
+            _finder(name, rule)
+        except AdapterMissing:
+            pass
+
+
 def _finder(name: str, rule: Field) -> Found:
     field = f"crawl.keeping.fields.{name}"
     if rule.css:
