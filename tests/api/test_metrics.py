@@ -10,8 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.api.acting import Visitor
 from tests.cli.commanding import Hand
 from tests.conftest import SetClock, on_sqlite
+from tests.crawls.steering import SITE, Share, a_crawl
 from tests.runs.acting import new_run
 from weft.access.model import Role
+from weft.items.model import Harvest
 from weft.metrics import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
@@ -78,3 +80,24 @@ def test_the_reference_has_every_metric_with_its_kind_labels_and_meaning() -> No
     rows = re.findall(r"^\| `(weft_\w+)` \| (\w+) \| (.*?) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     named = [(m.name, m.kind, ", ".join(f"`{label}`" for label in m.labels) or "none", m.doc) for m in METRICS]
     assert rows == named
+
+
+@on_sqlite
+async def test_crawls_are_told_in_numbers_until_they_are_over(admin: Visitor) -> None:
+    crawl = await a_crawl(admin.app)
+    share = await Share.of(admin.app, crawl)
+    await share.fetch(pages=3, failed=1)
+    said = {"crawl/asks": 4, "crawl/asks_met": 1, "crawl/fetch_seconds": 2.0, "response_received_count": 4}
+    await admin.app.protocol.collect(share.hand.id, [Harvest(share.run_id, share.lease.attempt, 1, b"", said)])
+    await admin.app.crawls.feed(crawl.id, [f"{SITE}more/{number}" for number in range(7)])
+    found, of = await read(admin), ("1", "site.example", "shop")
+    assert found["weft_crawl_urls", ("1", "site.example", "shop", "done")] == 3
+    assert found["weft_crawl_backlog", of] == 7
+    assert found["weft_crawl_success_ratio", of] == 0.75
+    assert found["weft_crawl_lease_ratio", of] == 0.25
+    assert found["weft_crawl_fetch_seconds", of] == 0.5
+    assert found["weft_crawls", ("active",)] == 1
+    await admin.app.crawls.stop(crawl.id)
+    over = await read(admin)
+    assert ("weft_crawl_backlog", of) not in over
+    assert over["weft_crawls", ("stopped",)] == 1

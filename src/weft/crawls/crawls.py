@@ -120,6 +120,10 @@ class Crawls:
         wanted = {"projects": projects, "state": state, "name": name, "before": before, "limit": limit}
         return await self._db.read(lambda tx: list_store.page(tx, **wanted))  # type: ignore[arg-type]
 
+    async def states(self) -> dict[str, int]:
+        """How many crawls are in each state; of those that have ended, the newest thousand."""
+        return await self._db.read(list_store.count_states)
+
     async def counts(self, crawl_id: int) -> Counts:
         return await self._frontier.counts(crawl_id)
 

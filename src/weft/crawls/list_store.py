@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import case, delete, func, select, update
+from sqlalchemy import delete, func, select, update
 
 from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.model import ACTIVE, Crawl, Skip
+from weft.crawls.model import ACTIVE, PAUSED, Crawl, Skip
 from weft.crawls.report import Share, SkipSum
 from weft.db import schema
 from weft.db.database import Transaction
@@ -177,11 +177,25 @@ def skips_of(
     return [Skip(**{name: row._mapping[name] for name in Skip.__struct_fields__}) for row in rows]
 
 
-def unsettled(tx: Transaction, limit: int) -> list[tuple[int, str]]:
-    """Crawls and states for metrics: those that are going on first."""
-    order = case((crawls.c.state == ACTIVE, 0), else_=1)
-    query = select(crawls.c.id, crawls.c.state).where(crawls.c.state.in_((ACTIVE, "paused")))
-    return [(row.id, row.state) for row in tx.rows(query.order_by(order, crawls.c.id.desc()).limit(limit))]
+def unsettled(tx: Transaction, limit: int) -> list[int]:
+    """The numbers of crawls that are going on or rest; those that are going on first, the newest first."""
+    found: list[int] = []
+    for state in (ACTIVE, PAUSED):
+        query = select(crawls.c.id).where(crawls.c.state == state).order_by(crawls.c.id.desc())
+        found += [row.id for row in tx.rows(query.limit(limit - len(found)))] if len(found) < limit else []
+    return found
+
+
+def said(tx: Transaction, run_ids: Sequence[int], names: Sequence[str]) -> dict[str, float]:
+    """What runs tell of themselves under these names, added up."""
+    found = dict.fromkeys(names, 0.0)
+    query = select(run_stats.c.stats).where(run_stats.c.run_id.in_(run_ids))
+    for row in tx.rows(query) if run_ids else ():
+        told = msgspec.json.decode(row.stats)
+        for name in names:
+            value = told.get(name)
+            found[name] += value if isinstance(value, int | float) else 0.0
+    return found
 
 
 def forget(tx: Transaction, crawl_id: int) -> bool:
