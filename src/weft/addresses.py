@@ -76,6 +76,7 @@ class Guard:
     """Says no to addresses that are not public, except in the networks that are allowed."""
 
     def __init__(self, allowed: Sequence[str] = ()) -> None:
+        self.allowed = tuple(allowed)
         self._allowed: tuple[Network, ...] = tuple(ip_network(each, strict=False) for each in allowed)
         self._why = lru_cache(10_000)(self._reason)
 

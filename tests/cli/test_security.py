@@ -23,6 +23,7 @@ from tests.cli.commanding import Shell
 from tests.servers.certificate import self_signed
 from tests.servers.server import free_port
 from weft.access.model import EVERYWHERE, Caller, Role
+from weft.addresses import Guard
 from weft.api import callers, gateway, guards, lines
 from weft.api import metrics as metrics_api
 from weft.api.callers import Callers
@@ -38,7 +39,7 @@ from weft.config import Config
 from weft.workers.gate import Gate
 from weft.workers.protocol import Card
 
-NAMES = [*(f"C{number:02}" for number in (*range(1, 15), 17, 28, 29, 30, 31, 37, 38, 39, 40, 41))]
+NAMES = [*(f"C{number:02}" for number in (*range(1, 18), 28, 29, 30, 31, 37, 38, 39, 40, 41))]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "controls.md"
 
 Patch = pytest.MonkeyPatch
@@ -341,6 +342,29 @@ async def test_a_process_that_no_table_names_is_seen(sound: Config, role: str, u
     told = f"process {pid} writes files that others may read (umask 022)" if umask == 0o022 else "; 1 processes write"
     assert finding.ok is (umask == 0o077)
     assert told in finding.found
+
+
+@pytest.mark.parametrize(
+    ("networks", "words"),
+    [
+        ("10.0.0.0/8, 0.0.0.0/0", "allowed_networks has 0.0.0.0/0, which is every address"),
+        ("::/0", "allowed_networks has ::/0, which is every address"),
+        ("169.254.169.254/32", "where a cloud keeps the keys"),
+    ],
+)
+async def test_a_network_that_should_not_be_allowed_is_seen(sound: Config, networks: str, words: str) -> None:
+    finding = await found(replace(sound, allowed_networks=networks), "C15")
+    assert not finding.ok
+    assert words in finding.found
+
+
+@pytest.mark.parametrize("name", ["C15", "C16"])
+async def test_a_way_to_a_closed_address_is_seen(sound: Config, name: str, monkeypatch: Patch) -> None:
+    check, here = Guard.check, ("127.0.0.1", "::1", "::ffff:127.0.0.1", "::ffff:7f00:1")
+    monkeypatch.setattr(Guard, "check", lambda self, address: None if address in here else check(self, address))
+    finding = await found(replace(sound, allowed_networks="127.0.0.0/8"), name)
+    assert not finding.ok
+    assert "reached a listener on this machine" in finding.found
 
 
 async def test_what_cannot_be_looked_at_does_not_pass(tmp_path: Path) -> None:

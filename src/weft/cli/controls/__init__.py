@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from weft.cli.controls import access, door, files, records, sessions
+from weft.cli.controls import access, door, files, reach, records, sessions
 from weft.cli.controls.ground import Fault, Ground, open_ground
 from weft.cli.findings import Finding
 from weft.config import Config
@@ -33,6 +33,8 @@ CONTROLS: Mapping[str, Look] = {
     "C11": door.cors,
     "C12": door.headers,
     "C14": door.limits,
+    "C15": reach.fetches,
+    "C16": reach.others,
     "C17": records.names,
     "C28": records.redaction,
     "C29": records.audit,
