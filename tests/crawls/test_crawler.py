@@ -363,3 +363,24 @@ async def test_a_host_whose_lease_may_be_over_is_not_asked_any_more(begin: Begin
     scene.clerk.problem = ""
     assert (await running).reason == "finished"
     assert scene.kept() == sorted(many)
+
+
+@pytest.mark.parametrize("follow", [True, False])
+async def test_a_crawl_that_discovers_hands_addresses_on_and_keeps_no_page(begin: Begin, follow: bool) -> None:
+    listed = Said(body=b"http://127.0.0.1:PORT/c\nhttp://127.0.0.1:PORT/d\n")
+
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/map.txt":
+            return Said(body=listed.body.replace(b"PORT", str(port[0]).encode()))
+        if asked.path == "/robots.txt":
+            return Said(body=f"Sitemap: http://{HERE}:{port[0]}/map.txt".encode())
+        return pages(SMALL)(asked)
+
+    port = [0]
+    scene = await begin(answer, follow=follow, tier="discover", feeds="other", scope=Scope(sitemaps=True))
+    port[0] = scene.site.port
+    await scene.crawl()
+    assert scene.clerk.items == []
+    fed = sorted({url.partition(f":{port[0]}")[2] for url in scene.clerk.feed})
+    assert fed == (sorted([*SMALL, "/gone"]) if follow else ["/", "/c", "/d"])
+    assert ("/c" in scene.site.paths()) is follow

@@ -135,6 +135,8 @@ class Visits:
             return self._visited(given, exchange, carries, at, digest, changed=False, reason="unchanged")
         page = self.reader.read(exchange, alike=self.spec.follow and self.traps.looks_at(given.url))
         reason = self._trapped(page)
+        if self.spec.tier == "discover" and not given.depth and not reason:
+            self.ledger.feed.append(given.url)
         if not reason:
             self._follow(given, page)
             reason = self._unwanted(given, page) or self._keep(exchange, page)
@@ -197,14 +199,15 @@ class Visits:
                 if spec.tier == "discover":
                     ledger.feed.append(url)
 
-    def found(self, given: Given, url: str, depth: int, carries: Carried = PLAIN, priority: int = 0) -> bool:
-        """An address that a page names besides its links; whether it belongs to the crawl."""
-        key = key_of(url)
-        if self._refuses(url, depth):
-            return False
-        if self.ledger.met.meets(key):
+    def found(self, given: Given, url: str, depth: int, carries: Carried = PLAIN, priority: int = 0) -> None:
+        """An address that a page names besides its links, or a sitemap lists."""
+        key, discovers = key_of(url), self.spec.tier == "discover" and not carries.sitemap
+        if not self.ledger.met.meets(key) or self._refuses(url, depth):
+            return
+        if discovers:
+            self.ledger.feed.append(url)
+        if not discovers or self.spec.follow or carries.hops:
             self.ledger.find(key, url, depth, given.key, carries.text() if carries != PLAIN else "", priority)
-        return True
 
     def seed(self, url: str, carries: Carried) -> None:
         """An address that belongs to the crawl because its spec, or a robots.txt, says so."""
