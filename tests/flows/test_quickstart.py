@@ -29,8 +29,10 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def commands() -> list[list[str]]:
+def commands(port: int = 6800) -> list[list[str]]:
+    """As they are on the page, for a weft on another port where told."""
     lines = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+    lines = [line.replace("127.0.0.1:6800", f"127.0.0.1:{port}") for line in lines]
     return [[WEFT, *shlex.split(line)[1:]] for line in lines if line.startswith(".venv/bin/weft ")]
 
 
@@ -45,6 +47,7 @@ def weft_in(tmp_path: Path) -> Iterator[Path]:
     try:
         asyncio.run(eventually(lambda: answers(port), 60))
         copy_example(tmp_path / "mine", f"http://127.0.0.1:{port}/demo/")
+        (tmp_path / "port").write_text(str(port))
         yield tmp_path
     finally:
         up.send_signal(signal.SIGTERM)
@@ -67,14 +70,16 @@ def has_example(folder: Path) -> bool:
 def test_every_command_of_the_quickstart_does_what_it_says(weft_in: Path) -> None:
     (weft_in / "tasks.toml").write_text(blocks("toml")[0], encoding="utf-8")
     asyncio.run(eventually(lambda: has_example(weft_in), 60))
-    said = {}
-    for command in commands():
+    said, port = {}, int((weft_in / "port").read_text())
+    for command in commands(port):
         done = subprocess.run(command, cwd=weft_in, capture_output=True, text=True, timeout=90, check=False)
         assert done.returncode == 0, f"{command[1:]}: {done.stdout}{done.stderr}"
         said[" ".join(command[1:])] = done.stdout
     assert len(commands()) >= 10
     assert "hello reader" in said["tasks run examples/hello -p name=reader --follow"]
     assert "mine/report" in said["runs list"]
+    assert "calendar" in said["crawls skips 1"]
+    assert said[f"crawls why 1 http://127.0.0.1:{port}/demo/maze/cellar/1/"] == "robots.txt does not allow it\n"
     assert "pages: str = ''" in said["spiders examples"]
     assert rows_of(said["items quotes --format csv"]) == sorted(q.text for q in site().quotes if "love" in q.tags)
     assert rows_of(said["items quotes --project mine --format csv"]) == sorted(
