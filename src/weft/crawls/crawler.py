@@ -93,6 +93,8 @@ class Crawler:
     def stop(self, reason: str = STOPPED) -> None:
         """End soon, and give back what is held."""
         self._stopping = self._stopping or reason
+        self.bench.closed = True
+        self.bench.wake_all()
         self._news.set()
 
     async def run(self) -> End:

@@ -31,6 +31,8 @@ MOST_WAITING = 20_000
 FAR: Moment = 10 * SECOND
 """A host that may not be asked for so long is given back; whoever asks for hosts then gets it."""
 ASK_AGAIN: Moment = SECOND
+LONGEST_WAIT: Moment = 5 * SECOND
+"""Whoever has nothing to do asks for hosts more and more rarely, and hears as late that the crawl is paused."""
 STATS_EVERY: Moment = 2 * SECOND
 
 
@@ -54,6 +56,8 @@ class Dialogue:
         self._lease = seconds(lease_seconds * COUNTS)
         self._hosts = FIRST_HOSTS
         self._ask_at: Moment = 0
+        self._in_vain = 0
+        """How often hosts were asked for in a row by one who holds none, and none were given."""
         self._waiting = 0
         self._stats_at: Moment = 0
         self.load = Load()
@@ -184,6 +188,8 @@ class Dialogue:
         if given:
             self.load.begin()
         self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS
+        self._in_vain = 0 if given or self._bench.hosts else min(self._in_vain + 1, 10)
         if given < turn.hosts:
             again = turned.next_at if turned.next_at is not None and not given else 0
-            self._ask_at = max(at + ASK_AGAIN // 20, min(again, at + ASK_AGAIN))
+            longest = min(ASK_AGAIN * 2**self._in_vain, LONGEST_WAIT)
+            self._ask_at = max(at + ASK_AGAIN // 20, min(again, at + longest))
