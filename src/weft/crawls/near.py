@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import xxhash
-from selectolax.lexbor import LexborHTMLParser
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser  # those who only ask why a page was refused need no parser
 
 MOST_PIECES = 96
 END = 6_000

@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.near import are_alike
-from weft.crawls.pages import Page
 from weft.crawls.patterns import Census, pattern_of, years_of
 from weft.crawls.soft404 import NoSuchPages
 from weft.fetching.urls import key_of
+
+if TYPE_CHECKING:
+    from weft.crawls.pages import Page
 
 MOST_PATTERNS = 4_096
 MOST_STREAKS = 2_048

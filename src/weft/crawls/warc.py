@@ -21,11 +21,9 @@ from isal import isal_zlib
 from weft import __version__
 from weft.clock import now
 from weft.crawls.cdxj import line_of
+from weft.crawls.warc_names import FOLDER, OPEN
 from weft.fetching.exchange import Exchange
 
-OPEN = ".open"
-"""Ends the name of a file that is still written."""
-FOLDER = "warc"
 MOST_DIGESTS = 20_000
 """Payloads that are remembered."""
 PROFILES = "http://netpreserve.org/warc/1.1/revisit/"

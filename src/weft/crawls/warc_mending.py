@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.crawls.cdxj import line_of
-from weft.crawls.warc import FOLDER, OPEN, finish, mime_of
+from weft.crawls.warc import finish, mime_of
+from weft.crawls.warc_names import FOLDER, OPEN
 
 READ_AT_ONCE = 1 << 18
 HEADS = 1 << 16

@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from weft.crawls.warc import FOLDER, OPEN
-from weft.crawls.warc_mending import mend_all
+from weft.crawls.warc_names import FOLDER, OPEN
 from weft.errors import WeftError
 from weft.ports import Blobs
 
@@ -65,7 +64,7 @@ async def deliver_all(
     deadline = time.monotonic() + KEEP_SECONDS
     while True:
         try:
-            await asyncio.to_thread(mend_all, folder)
+            await asyncio.to_thread(_mend, folder)
             await deliver(blobs, run_id, attempt, folder)
             return ""
         except (OSError, WeftError) as problem:
@@ -102,6 +101,14 @@ def finished(folder: Path, run_id: int, attempt: int) -> list[tuple[int, Path]]:
 def has_files(folder: Path) -> bool:
     """Whether raw pages lie in the folder of an attempt, finished or not."""
     return any(True for ending in ("", OPEN) for _ in (folder / FOLDER).glob(f"*/*.warc.gz{ending}"))
+
+
+def _mend(folder: Path) -> None:
+    """Finish what was still written; a worker without crawls does not import what that needs."""
+    if any((folder / FOLDER).glob(f"*/*.warc.gz{OPEN}")):
+        from weft.crawls.warc_mending import mend_all
+
+        mend_all(folder)
 
 
 async def _put(blobs: Blobs, crawl_id: int, run_id: int, attempt: int, file: Path) -> None:
