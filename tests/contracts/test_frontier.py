@@ -156,6 +156,29 @@ async def test_as_many_are_given_as_are_asked_for_and_the_rest_when_the_host_is_
     assert await frontier.counts(CRAWL) == Counts(leased=9, done=1, hosts=1)
 
 
+async def test_what_is_found_while_a_host_is_held_comes_in_its_place(frontier: Frontier, clock: SetClock) -> None:
+    await add(frontier, *numbered(8))
+    held = await lease(frontier, 4)
+    clock.forward(1)
+    await add(frontier, found("high", priority=3), found("low", priority=-3))
+    seen = []
+    for _ in range(7):
+        seen += [each.url.rsplit("/", 1)[1] for each in (await tell(frontier, held, want=1)).kept[0].urls]
+    assert seen == ["high", "0004", "0005", "0006", "0007", "low"]
+
+
+async def test_addresses_that_were_found_in_one_moment_are_each_given_once(frontier: Frontier) -> None:
+    """The clock stands still, so that many stand at one place in line."""
+    for number in range(14):
+        await add(frontier, found(f"{number:02d}"))
+    held = await lease(frontier, 5)
+    seen = paths(held)
+    back = Outcome(held.urls[2].key, QUEUED)
+    for outcomes in ((), (back,), (), (), ()):
+        seen += [each.url[-2:] for each in (await tell(frontier, held, *outcomes, want=3)).kept[0].urls]
+    assert sorted(seen) == sorted([f"{number:02d}" for number in range(14)] + [paths(held)[2]])
+
+
 async def test_an_address_is_not_given_before_its_time(frontier: Frontier, clock: SetClock) -> None:
     then = clock.now + 10 * SECOND
     await add(frontier, found("later", not_before=then, priority=9), found("even later", not_before=then + 5 * SECOND))

@@ -33,9 +33,11 @@ NEW_HOST = {
     "next_at": 0,
     "state": "",
 }
-NEW_LINE = dict.fromkeys(
-    ("ready_at", "fence", "queued", "later", "later_at", "leased", "done", "failed", "skipped", "taken", "size"), 0
-) | {"waiting": None, "held": ""}
+COUNTED = ("queued", "later", "leased", "done", "failed", "skipped", "taken", "size")
+NEW_LINE = dict.fromkeys((*COUNTED, "ready_at", "fence", "from_rank", "to_rank", "later_at"), 0) | {
+    "waiting": None,
+    "held": "",
+}
 
 
 def ids_of(tx: Transaction, names: Collection[str]) -> dict[str, int]:
@@ -86,6 +88,8 @@ COLUMNS = (
     crawl_hosts.c.ready_at,
     crawl_hosts.c.fence.label("own_fence"),
     crawl_hosts.c.held,
+    crawl_hosts.c.from_rank,
+    crawl_hosts.c.to_rank,
     crawl_hosts.c.queued,
     crawl_hosts.c.later,
     crawl_hosts.c.later_at,
@@ -156,6 +160,8 @@ def _line_row(line: HostLine, most: int) -> dict[str, Any]:
         "ready_at": line.ready_at,
         "fence": line.own_fence,
         "held": msgspec.json.encode(list(line.held)).decode() if line.held else "",
+        "from_rank": line.from_rank,
+        "to_rank": line.to_rank,
         "queued": line.queued,
         "later": line.later,
         "later_at": line.later_at,

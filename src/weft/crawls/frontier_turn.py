@@ -75,9 +75,12 @@ class FrontierTurn:
 
     def _add(self, found: Sequence[Found], ids: Mapping[str, int]) -> None:
         urls.add(self._tx, self._crawl, found, ids, self._now)
-        for one in found:
-            later = one.not_before > self._now
-            self._lines[ids[one.host]].add(1, int(later), one.not_before)
+        for place, one in enumerate(found):
+            line = self._lines[ids[one.host]]
+            if one.not_before > self._now:
+                line.enter_later(one.not_before)
+            else:
+                line.enter(urls.rank(one.priority, self._now + place))
 
     def _take(self, line: HostLine | None, report: HostReport) -> tuple[HostLine, int] | None:
         """Take a report; the host and how much more of it is wanted, or None where it is held no longer."""
@@ -107,10 +110,7 @@ class FrontierTurn:
             planned.append((line, count))
             if not line.is_ours:
                 leased.append(line)
-        given = urls.give(self._tx, self._crawl, planned)
-        for line, _ in planned:
-            line.give([each.key for each in given[line.host_id]])
-        return leased, given
+        return leased, urls.give(self._tx, self._crawl, planned)
 
     def _free_hosts(self) -> list[HostLine]:
         """Hosts that may be leased: those that are due longest, then those that this turn has found."""

@@ -41,6 +41,10 @@ class HostLine:
     ready_at: Moment
     own_fence: int
     held_text: str
+    from_rank: int
+    """Everything in line before this place is given."""
+    to_rank: int
+    """Nothing behind this place is."""
     queued: int
     later: int
     later_at: Moment
@@ -78,17 +82,29 @@ class HostLine:
     def is_wanted_elsewhere(self, now: Moment) -> bool:
         return self.wanted_by is not None and self.wanted_by != self.crawl and self.wanted_until > now
 
-    def add(self, count: int, later: int, later_at: Moment) -> None:
-        """So many new addresses, of which ``later`` are not due before ``later_at``."""
-        self.queued += count
-        self._put_off(later, later_at)
+    def enter(self, rank: int) -> None:
+        """One more address, at this place in line."""
+        self.queued += 1
+        self.from_rank = min(self.from_rank, rank)
+
+    def enter_later(self, at: Moment) -> None:
+        """One more address that is not due before."""
+        self.queued += 1
+        self._put_off(1, at)
+
+    def becomes_due(self, rank: int) -> None:
+        """One of those for later is at this place in line now."""
+        self.later -= 1
+        self.from_rank = min(self.from_rank, rank)
 
     def _put_off(self, count: int, until: Moment) -> None:
         if count:
             self.later_at = min(until, self.later_at) if self.later else until
             self.later += count
 
-    def give(self, keys: list[int]) -> None:
+    def give(self, keys: list[int], last_rank: int) -> None:
+        """Give the first that were not given, of which the last has this place in line."""
+        self.from_rank, self.to_rank = last_rank, max(self.to_rank, last_rank)
         self.held.update(dict.fromkeys(keys))
         self.queued -= len(keys)
         self.taken += len(keys)
@@ -102,6 +118,8 @@ class HostLine:
         setattr(self, outcome.state, getattr(self, outcome.state) + 1)
         if outcome.state == QUEUED and outcome.next_at > now:
             self._put_off(1, outcome.next_at)
+        elif outcome.state == QUEUED:
+            self.from_rank = 0  # it is in line where it was, and we do not know where
         if outcome.state in (QUEUED, SKIPPED) and not outcome.fetched_at:
             self._came_back(1)
         self.size += outcome.size
@@ -112,7 +130,7 @@ class HostLine:
         self.queued += len(self.held)
         self._came_back(len(self.held))
         self.held.clear()
-        self.own_fence = 0
+        self.own_fence = self.from_rank = self.to_rank = 0
 
     def _came_back(self, count: int) -> None:
         self.taken -= count

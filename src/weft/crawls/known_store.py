@@ -127,9 +127,9 @@ def requeue(tx: Transaction, crawl: int, state: str, now: int, most: int) -> int
     rows = tx.rows(_missed(), {"crawl": crawl, "state": state, "count": most})
     lines = frontier_store.lock(tx, crawl, {row.host_id for row in rows})
     back = [row for row in tx.rows(_missed(), {"crawl": crawl, "state": state, "count": most}) if row.host_id in lines]
-    for row in back:
+    for place, row in enumerate(back):
         line = lines[row.host_id]
-        line.add(1, 0, 0)
+        line.enter(rank(row.priority, now + place))
         setattr(line, state, getattr(line, state) - 1)
     update_many(tx, urls, [_back_in_line(crawl, row, now + place) for place, row in enumerate(back)], match=SAME)
     for line in lines.values():

@@ -25,6 +25,9 @@ urls = schema.urls
 MOST_MOVED = 500
 """How many addresses of a host that have become due are put in line at once."""
 
+SAME_PLACE = 4
+"""How many that are given already may stand at the place where a line goes on, before it is read from its beginning."""
+
 SAME = ("crawl_id", "key")
 
 
@@ -135,26 +138,50 @@ GIVEN = (
     urls.c.digest,
     urls.c.interval,
     urls.c.data,
+    urls.c.rank,
 )
 
 
 def give(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) -> dict[int, list[Given]]:
     """The first addresses in line of each host that are not given yet, as many as are wanted of it, by the host."""
-    asked = [{"crawl": crawl, "line": line.host_id, "count": count + len(line.held)} for line, count in wanted]
-    left = {line.host_id: (line, count) for line, count in wanted}
-    found: dict[int, list[Given]] = {line.host_id: [] for line, _ in wanted}
+    given = _first_of(tx, crawl, wanted)
+    short = [(line, count) for line, count in wanted if len(given[line.host_id]) < count]
+    for line, _ in short:
+        line.from_rank = 0
+    given |= _first_of(tx, crawl, short)
+    for line, _ in wanted:
+        rows = given[line.host_id]
+        if rows:
+            line.give([row[1] for row in rows], rows[-1][-1])
+    return {host_id: [Given(*row[1:-2], row[-2] or "") for row in rows] for host_id, rows in given.items()}
+
+
+def _first_of(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) -> dict[int, list[Any]]:
+    """As ``give``, as far as they stand where they should; several may stand at one place."""
+    asked = [
+        {
+            "crawl": crawl,
+            "line": line.host_id,
+            "from_rank": line.from_rank,
+            "count": count + (SAME_PLACE if line.from_rank >= line.to_rank else len(line.held)),
+        }
+        for line, count in wanted
+    ]
+    left = {line.host_id: (line.held, count) for line, count in wanted}
+    found: dict[int, list[Any]] = {line.host_id: [] for line, _ in wanted}
     for row in _first_in_line().rows(tx, asked):
-        line, count = left[row[0]]
-        if row[1] not in line.held and len(found[row[0]]) < count:
-            found[row[0]].append(Given(*row[1:-1], row[-1] or ""))
+        held, count = left[row[0]]
+        rows = found[row[0]]
+        if row[1] not in held and len(rows) < count:
+            rows.append(row)
     return found
 
 
 @cache
 def _first_in_line() -> Each:
-    mine = (urls.c.line == _number("line"), urls.c.crawl_id == _number("crawl"))
+    mine = (urls.c.line == _number("line"), urls.c.crawl_id == _number("crawl"), urls.c.rank >= _number("from_rank"))
     query = select(*GIVEN).where(*mine).order_by(urls.c.rank).limit(_number("count"))
-    return Each(query, "crawl", "line", "count")
+    return Each(query, "crawl", "line", "from_rank", "count")
 
 
 def _number(name: str) -> Any:
@@ -167,9 +194,9 @@ def move_due(tx: Transaction, lines: Sequence[HostLine], now: Moment) -> None:
     asked = [{"crawl": line.crawl, "line": -host_id, "now": now} for host_id, line in late.items()]
     rows: list[dict[str, Any]] = []
     for host_id, key, priority, _ in _due().rows(tx, asked):
-        line = late[host_id]
-        line.later -= 1
-        rows.append({"crawl_id": line.crawl, "key": key, "line": host_id, "rank": rank(priority, now + len(rows))})
+        line, place = late[host_id], rank(priority, now + len(rows))
+        line.becomes_due(place)
+        rows.append({"crawl_id": line.crawl, "key": key, "line": host_id, "rank": place})
     update_many(tx, urls, rows, match=SAME)
     left = [{"crawl": line.crawl, "line": -line.host_id, "count": 1} for line in late.values() if line.later]
     for host_id, _, _, at in _first_for_later().rows(tx, left):
