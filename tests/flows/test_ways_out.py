@@ -1,4 +1,4 @@
-"""Spiders that ask for permits and take the ways of a proxy plan, in real runs on a real worker."""
+"""Spiders that ask for permits, and spiders and crawls that take the ways of a plan: real runs on a real worker."""
 
 from __future__ import annotations
 
@@ -78,7 +78,15 @@ async def site() -> AsyncIterator[Site]:
 
 @pytest.fixture
 async def weft(tmp_path: Path) -> AsyncIterator[App]:
-    app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, host_rate=RATE))
+    app = await open_app(
+        Config(
+            data_dir=str(tmp_path / "data"),
+            port=0,
+            heartbeat_seconds=0.1,
+            host_rate=RATE,
+            allowed_networks="127.0.0.0/8",
+        )
+    )
     archive = tmp_path / "shop.zip"
     pack(project(tmp_path / "code", spiders=SPIDERS), archive)
     await app.projects.deploy("shop", archive, "1")
@@ -124,16 +132,56 @@ def tinyproxy() -> Iterator[servers.Server]:
     yield from running(servers.tinyproxy)
 
 
+async def set_plan(app: App, proxy: servers.Server) -> None:
+    await app.secrets.set("shop", "PROXY", "secret-of-tests", by="test")
+    url = f"http://weft:{{{{secret:PROXY}}}}@127.0.0.1:{proxy.port}"
+    plan = {"sites": ["127.0.0.1:*"], "exits": [{"name": "tiny", "url": url, "per_request": 1.0}]}
+    await app.proxies.set("shop", "ways", plan, by="test")
+
+
 async def test_a_spider_gets_to_a_site_that_blocks_it_through_the_proxy_of_its_plan(
     weft: App, site: Site, tinyproxy: servers.Server
 ) -> None:
     site.lets_in = {PROXY_ADDRESS}
-    await weft.secrets.set("shop", "PROXY", "secret-of-tests", by="test")
-    url = f"http://weft:{{{{secret:PROXY}}}}@127.0.0.1:{tinyproxy.port}"
-    plan = {"sites": ["127.0.0.1:*"], "exits": [{"name": "tiny", "url": url, "per_request": 1.0}]}
-    await weft.proxies.set("shop", "ways", plan, by="test")
+    await set_plan(weft, tinyproxy)
     await run_all(weft, site, runs=1, PROXY_PLAN="ways")
     assert [peer for _, peer in site.came].count(PROXY_ADDRESS) == PAGES
     assert site.came[-1][1] == PROXY_ADDRESS
     (spent,) = [row for row in await weft.proxies.spent("shop", "ways", by="exit") if row["exit"]]
     assert (spent["requests"], spent["ok"], spent["cost"]) == (PAGES, PAGES, PAGES * 1_000_000)
+
+
+async def test_a_crawl_gets_to_a_site_that_blocks_it_through_the_proxy_of_its_plan(
+    weft: App, site: Site, tinyproxy: servers.Server
+) -> None:
+    site.lets_in = {PROXY_ADDRESS}
+    await set_plan(weft, tinyproxy)
+    spec = {
+        "urls": [f"http://127.0.0.1:{site.port}/{number}" for number in range(PAGES)],
+        "politeness": {"delay_seconds": 0.0, "robots": False},
+        "fetching": {"proxies": "ways", "contact": "test@shop.example", "retry_seconds": 0.1},
+        "keeping": {"warc": False},
+    }
+    crawl = await weft.crawls.create("shop", spec, by="test")
+
+    async def is_over() -> bool:
+        return (await weft.crawls.get(crawl.id)).state == "done"
+
+    await eventually(is_over, timeout=90)
+    counts = await weft.crawls.counts(crawl.id)
+    assert (counts.done, counts.failed) == (PAGES, 0)
+    assert [peer for _, peer in site.came].count(PROXY_ADDRESS) == PAGES
+
+
+async def test_a_crawl_that_names_no_plan_of_its_project_says_so(weft: App, site: Site) -> None:
+    spec = {
+        "urls": [f"http://127.0.0.1:{site.port}/"],
+        "fetching": {"proxies": "nowhere", "contact": "test@shop.example"},
+    }
+    await weft.crawls.create("shop", spec, by="test")
+
+    async def is_said() -> bool:
+        return any(each.reason == "there is no proxy plan shop/nowhere" for each in await weft.runs.find({}, limit=10))
+
+    await eventually(is_said, timeout=90)
+    assert site.came == []
