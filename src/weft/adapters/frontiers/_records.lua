@@ -7,6 +7,7 @@
 --   n:<crawl>:<host>         hash   counts
 --   h:<crawl>                zset   names of its hosts
 --   r:<crawl>                zset   hosts with something queued or leased, by when it is worth looking at them
+--   m:<crawl>:<f or s>       zset   addresses that failed or were skipped, by key
 --   e:<crawl>                zset   hosts that are held for it, by when their leases end
 --   o:<host>                 hash   f fence, c crawl that holds it, w who, u until, n not before, s state, x unclean,
 --                                   b crawl that waits for it, e until when that one is waited for

@@ -55,6 +55,7 @@ class RedisLine:
             raise self._error(refusal) from refusal
 
     async def ask(self, *commands: Command) -> list[Any]:
+        """The answers to commands that are sent in one go."""
         try:
             return await self._asked(commands)
         except ReplyError as refusal:

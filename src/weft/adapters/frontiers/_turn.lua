@@ -120,6 +120,8 @@ local function take(host, outcome)
   redis.call('HSET', where, key, fresh(state, next_at, rank, host, verdict, visit, address, data))
   if state == 'q' then
     queue(crawl, host, key, rank, next_at)
+  elseif state ~= 'd' then
+    redis.call('ZADD', P .. 'm:' .. crawl .. ':' .. state, 0, key)
   end
   count(crawl, host, 'l', -1)
   count(crawl, host, state, 1)

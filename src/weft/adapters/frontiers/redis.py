@@ -16,6 +16,9 @@ from weft.adapters.frontiers._redis_line import FIRST_PART, RedisLine
 from weft.adapters.frontiers._states import check_requeued
 from weft.clock import Clock, seconds
 from weft.crawl_ports import (
+    FAILED,
+    LEASED,
+    SKIPPED,
     Counts,
     Found,
     Given,
@@ -88,6 +91,10 @@ class RedisFrontier:
         self, crawl: int, state: str = "", host: str = "", after: int | None = None, limit: int = 100
     ) -> list[Known]:
         first = b"" if after is None else records.name_of(after)
+        if state in (FAILED, SKIPPED):
+            return await self._missed(crawl, records.LETTERS[state], host, first, limit)
+        if state == LEASED:
+            return await self._leased(crawl, host, first, limit)
         wanted = {"crawl": str(crawl), "state": records.LETTERS.get(state, state), "host": host, "limit": limit}
         found: list[tuple[bytes, bytes]] = []
         at = _shard(first) if first else 0
@@ -96,6 +103,31 @@ class RedisFrontier:
             found += [pair for pair in records.pairs(flat) if pair[0] > first]
         found.sort()
         return [records.known(name, records.unpack(record)) for name, record in found[:limit]]
+
+    async def _missed(self, crawl: int, letter: str, host: str, after: bytes, limit: int) -> list[Known]:
+        """Addresses that failed or were skipped: they have an index of their own."""
+        found: list[Known] = []
+        while len(found) < limit:
+            least = b"(" + after if after else b"-"
+            index: Command = ("ZRANGEBYLEX", f"{self._prefix}m:{crawl}:{letter}", least, "+", "LIMIT", 0, MOST_AT_ONCE)
+            [names] = await self._line.ask(index)
+            if not names:
+                break
+            found += [each for each in await self._read(crawl, names) if host in ("", each.host)]
+            after = names[-1]
+        return found[:limit]
+
+    async def _leased(self, crawl: int, host: str, after: bytes, limit: int) -> list[Known]:
+        [hosts] = await self._line.ask(("ZRANGE", f"{self._prefix}e:{crawl}", 0, -1))
+        held = [("SMEMBERS", f"{self._prefix}g:{each.decode()}") for each in hosts if host in ("", each.decode())]
+        names = {name for given in await self._line.ask(*held) for name in given if name > after}
+        found = await self._read(crawl, sorted(names))
+        return [each for each in found if each.state == LEASED][:limit]
+
+    async def _read(self, crawl: int, names: Sequence[bytes]) -> list[Known]:
+        read = [("HGET", f"{self._prefix}u:{crawl}:{_shard(name)}", name) for name in names]
+        found = zip(names, await self._line.ask(*read), strict=True)
+        return [records.known(name, records.unpack(record)) for name, record in found if record is not None]
 
     async def hosts(self, crawl: int, after: str = "", limit: int = 100) -> list[KnownHost]:
         names = await self._host_names(crawl, after, limit)
@@ -108,18 +140,18 @@ class RedisFrontier:
 
     async def requeue(self, crawl: int, state: str) -> int:
         check_requeued(state)
-        asked = {"crawl": str(crawl), "state": records.LETTERS[state], "host": "", "requeue": True}
-        at = count = 0
-        while at >= 0:
-            at, more = await self._line.run("shards", self._clock(), asked | {"first": at})
+        asked = {"crawl": str(crawl), "state": records.LETTERS[state], "limit": MOST_AT_ONCE}
+        count = 0
+        while more := await self._line.run("requeue", self._clock(), asked):
             count += more
         return count
 
     async def forget(self, crawl: int) -> None:
         await self._line.ask(("DEL", f"{self._prefix}c:{crawl}"))
         await self._each_host(crawl, forget=True)
+        missed = [f"{self._prefix}m:{crawl}:{letter}" for letter in "fs"]
         shards = [f"{self._prefix}u:{crawl}:{at}" for at in range(SHARDS)]
-        await self._line.ask(("UNLINK", *(f"{self._prefix}{kind}:{crawl}" for kind in "reh"), *shards))
+        await self._line.ask(("UNLINK", *(f"{self._prefix}{kind}:{crawl}" for kind in "reh"), *missed, *shards))
 
     async def close(self) -> None:
         await self._line.close()
