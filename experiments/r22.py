@@ -31,7 +31,6 @@ from weft.crawls.traps import Traps
 
 RED = "r22:look_away"
 HONEST = "127.0.22.1"
-DELAY_SECONDS = 0.005
 LARGEST_MEMORY = 512 << 20
 SLOWER = 1 / 0.9
 """How much longer the honest host may take beside traps."""
@@ -47,14 +46,16 @@ class Size:
     links: int
     """Links of each page of a farm."""
     links_per_page: int
+    delay: float
+    """Seconds between requests to a host."""
     requests: int
     """How often a host with a trap may be asked until the crawl is over."""
     compares: bool
     """Whether the honest host's speed is part of the verdict."""
 
 
-FULL = Size(honest=3_000, links=1_000_000, links_per_page=10_000, requests=600, compares=True)
-REDUCED = Size(honest=150, links=3_000, links_per_page=300, requests=250, compares=False)
+FULL = Size(honest=1_000, links=1_000_000, links_per_page=10_000, delay=0.1, requests=600, compares=True)
+REDUCED = Size(honest=150, links=3_000, links_per_page=300, delay=0.005, requests=250, compares=False)
 
 
 def _tale(seed: str, words: int = 80) -> str:
@@ -223,7 +224,7 @@ async def crawled(size: Size, addresses: list[str], patch: str = "") -> Seen:
         spec = CrawlSpec(
             urls=tuple(site.url("/", address) for address in addresses),
             follow=True,
-            politeness=Politeness(delay_seconds=DELAY_SECONDS, adaptive=False),
+            politeness=Politeness(delay_seconds=size.delay, adaptive=False),
             fetching=Fetching(at_once=len(addresses)),
             traps=TrapSpec(links_per_page=size.links_per_page),
             keeping=Keeping(warc=False, links=False),

@@ -27,7 +27,7 @@ REASONS = {
     "sitemap_host": "a sitemap of another host names it",
     "item_too_large": "what is kept of it would be too large for an item",
     "fields_missing": "it lacks a field that the crawl requires",
-    "parser": "it took too long or too much memory to read",
+    "parser": "a parser would take too long with it, so that only its title and links were read",
     "url_length": "trap suspected: the address is too long",
     "segments": "trap suspected: its path is too deep",
     "repeats": "trap suspected: {pattern} repeats itself",

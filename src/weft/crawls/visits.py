@@ -179,6 +179,8 @@ class Visits:
         spec, ledger, depth = self.spec, self.ledger, given.depth + 1
         if not spec.follow:
             return
+        if page.is_heavy:
+            ledger.skip("parser", page.url)
         if page.links_over:
             ledger.skip("links_per_page", page.url, count=page.links_over)
         if page.links_too_long:
