@@ -58,6 +58,18 @@ async def endless_chunk_extension(request: bytes) -> AsyncIterator[bytes]:
         yield b";extension=value" * 1000
 
 
+async def endless_small_chunks(request: bytes) -> AsyncIterator[bytes]:
+    yield OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    while True:
+        yield b"8\r\n12345678\r\n" * 1000
+
+
+async def endless_tiny_chunks(request: bytes) -> AsyncIterator[bytes]:
+    yield OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    while True:
+        yield b"2\r\n12\r\n" * 1000
+
+
 async def endless_trailers(request: bytes) -> AsyncIterator[bytes]:
     yield OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
     while True:
@@ -130,6 +142,8 @@ BEHAVIOURS: dict[str, tuple[Answer, str]] = {
     "/endless-body": (endless_body, "too_large"),
     "/endless-chunks": (endless_chunks, "too_large"),
     "/endless-chunk-extension": (endless_chunk_extension, "protocol"),
+    "/endless-small-chunks": (endless_small_chunks, "too_large"),
+    "/endless-tiny-chunks": (endless_tiny_chunks, "protocol"),
     "/endless-trailers": (endless_trailers, "protocol"),
     "/body-by-drops": (body_by_drops, "deadline"),
     "/headers-by-drops": (headers_by_drops, "deadline"),

@@ -72,6 +72,20 @@ async def test_chunks_are_put_together(egress: Egress) -> None:
     assert exchange.header(b"x-trailer") == b""
 
 
+@pytest.mark.parametrize("size", [3, 100, 5_000, 70_000])
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_body_is_whole_however_it_is_cut(egress: Egress, size: int, compressed: bool) -> None:
+    text = b"".join(b"%d " % (number * 7919) for number in range(20_000))
+    raw = gzip.compress(text) if compressed else text
+    chunks = b"".join(
+        b"%x \r\n%b\r\n" % (len(raw[at : at + size]), raw[at : at + size]) for at in range(0, len(raw), size)
+    )
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + b"Content-Encoding: gzip\r\n" * compressed
+    async with RawServer({"/": head + b"\r\n" + chunks + b"0\r\n\r\n"}) as server:
+        exchange = await egress.fetch(Ask(url=server.url()))
+    assert (exchange.raw_body, exchange.body) == (raw, text)
+
+
 async def until_the_end(request: bytes) -> AsyncIterator[bytes]:
     yield b"HTTP/1.0 200 OK\r\n\r\nall that comes"
     raise Close

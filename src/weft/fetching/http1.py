@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.fetching.dialling import Route
 
 SPARE_BYTES = 256 << 10
-"""What frames may add to a body besides eight times its size."""
+"""What frames may add to a body besides its own size."""
 
 
 class Http1(asyncio.Protocol):
@@ -27,10 +27,10 @@ class Http1(asyncio.Protocol):
         self._pool, self.route = pool, route
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
         self._waiter: asyncio.Future[Answered] | None = None
         self._incoming: Incoming | None = None
-        self._head = b""
+        self._head: bytes | bytearray = b""
         self._heading = True
         self._without_body = False
         self._status = 0
@@ -77,7 +77,7 @@ class Http1(asyncio.Protocol):
             return
         self._received += len(data)
         if self._heading:
-            self._head = self._head + data if self._head else data
+            self._head = bytearray(self._head) + data if self._head else data
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
@@ -85,7 +85,7 @@ class Http1(asyncio.Protocol):
         else:
             if self._heading and len(self._head) > LARGEST_HEAD:
                 self._fail(NoAnswer("headers", f"the headers are larger than {LARGEST_HEAD} bytes"))
-            elif self._received > SPARE_BYTES + len(self._head) + 8 * incoming.raw_size:
+            elif self._received > SPARE_BYTES + len(self._head) + 2 * incoming.raw_size:
                 self._fail(NoAnswer("protocol", "the answer is nearly all frames and no content"))
 
     def on_message_begin(self) -> None:
@@ -170,15 +170,15 @@ def _refuse_other() -> None:
     raise NoAnswer("protocol", "the server wants to speak another protocol")
 
 
-def _head(data: bytes, interim: int) -> bytes:
+def _head(data: bytes | bytearray, interim: int) -> bytes:
     """The status line and the headers of the last answer at the begin of ``data``."""
     at = 0
     for _ in range(interim):
         at = _end(data, at)
-    return data[at : _end(data, at)]
+    return bytes(data[at : _end(data, at)])
 
 
-def _end(data: bytes, start: int) -> int:
+def _end(data: bytes | bytearray, start: int) -> int:
     """Where the headers end that begin at ``start``."""
     usual = data.find(b"\r\n\r\n", start)
     bare = data.find(b"\n\n", start, usual if usual >= 0 else len(data))

@@ -177,7 +177,7 @@ class Http2(asyncio.Protocol):
         elif isinstance(event, DataReceived):
             stream.received += FRAME + event.flow_controlled_length
             incoming.body(event.data)
-            if stream.received > SPARE_BYTES + len(stream.head) + 8 * incoming.raw_size:
+            if stream.received > SPARE_BYTES + len(stream.head) + 2 * incoming.raw_size:
                 raise NoAnswer("protocol", "the answer is nearly all frames and no content")
         elif isinstance(event, StreamReset):
             unseen = event.error_code == ErrorCodes.REFUSED_STREAM and not stream.received

@@ -12,6 +12,7 @@ MOST_HEADERS = 200
 LARGEST_HEAD = 256 << 10
 MOST_INTERIM = 20
 """Answers such as 100 Continue before the real one."""
+PIECE = 4_096
 STREAMED_FROM = 256 << 10
 """A body that is longer is decompressed while it comes, so that a bomb is stopped early."""
 
@@ -20,7 +21,7 @@ class Incoming:
     """Collects one answer. Each of its methods may raise ``NoAnswer``, which ends the connection."""
 
     __slots__ = (
-        *("_begin_suffices", "_compressed", "_decoder", "_largest", "_made", "_parts", "_sink"),
+        *("_begin_suffices", "_compressed", "_crumbs", "_decoder", "_largest", "_made", "_parts", "_sink"),
         *("asked_at", "headers", "interim", "raw_size", "status"),
     )
 
@@ -33,6 +34,8 @@ class Incoming:
         self.raw_size = 0
         self._largest, self._sink, self._begin_suffices = largest, sink, begin_suffices
         self._parts: list[bytes] = []
+        self._crumbs = bytearray()
+        """Small pieces, until there are enough of them: a body of millions would take many times its size."""
         self._made: list[bytes] = []
         self._decoder: Decoder | None = None
         self._compressed = b""
@@ -65,8 +68,21 @@ class Incoming:
     def body(self, data: bytes) -> None:
         self.raw_size += len(data)
         if self.raw_size > self._largest:
-            self._parts.append(data[: self._largest])
+            self._crumbs += data[: self._largest]
             raise NoAnswer("too_large", f"the body is larger than {self._largest} bytes")
+        if self._crumbs or (len(data) < PIECE and self._parts):
+            self._crumbs += data
+            if len(self._crumbs) > STREAMED_FROM // 4:
+                self._sweep_up()
+        else:
+            self._take(data)
+
+    def _sweep_up(self) -> None:
+        data = bytes(self._crumbs)
+        self._crumbs.clear()
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         if self._sink is None:
             self._parts.append(data)
         if self._decoder is not None:
@@ -79,13 +95,15 @@ class Incoming:
         """The begin of a body that is too large, where that suffices; None: it does not."""
         if not self._begin_suffices or not self.status:
             return None
-        data = b"".join(self._parts)
+        data = b"".join(self._parts) + self._crumbs
         for layer in layers(self._compressed.decode("latin-1")):
             data = layer.feed(data, self._largest)
         return data[: self._largest]
 
     def finish(self) -> tuple[bytes, bytes]:
         """The body as it came and decompressed; both are empty where it went elsewhere."""
+        if self._crumbs:
+            self._sweep_up()
         if self._sink is not None:
             assert self._decoder is not None
             self._decoder.finish()
