@@ -29,6 +29,11 @@ def pattern_of(path: str) -> str:
     return f"{place}?{'&'.join(f'{_VARYING.sub(_gap, name)}={{value}}' for name in names)}"[:LONGEST]
 
 
+def may_have_years(pattern: str) -> bool:
+    """Whether addresses of a pattern are worth a look for dates."""
+    return "{date}" in pattern or "{number}/{number}" in pattern or "year=" in pattern
+
+
 def years_of(path: str) -> list[int]:
     """The years of dates in it."""
     return [int(next(filter(None, found.groups()))) for found in _YEARS.finditer(path)]

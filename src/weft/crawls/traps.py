@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.near import are_alike
-from weft.crawls.patterns import Census, pattern_of, years_of
+from weft.crawls.patterns import Census, may_have_years, pattern_of, years_of
 from weft.crawls.soft404 import NoSuchPages
 from weft.fetching.urls import key_of
 
@@ -87,7 +87,7 @@ class Traps:
             return "near_duplicates", f"/{group}"
         if most != 1:
             return None
-        if any(year > self._last_year for year in years_of(f"/{path}")):
+        if may_have_years(group) and any(year > self._last_year for year in years_of(f"/{path}")):
             return "calendar", f"/{group}"
         return self._counted(host, group, url)
 

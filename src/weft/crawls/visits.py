@@ -179,14 +179,12 @@ class Visits:
         spec, ledger, depth = self.spec, self.ledger, given.depth + 1
         if not spec.follow:
             return
-        if page.is_heavy:
-            ledger.skip("parser", page.url)
-        if page.links_over:
-            ledger.skip("links_per_page", page.url, count=page.links_over)
+        left_out = (("parser", page.is_heavy), ("links_per_page", page.links_over), ("nofollow", page.links_nofollow))
+        for reason, count in left_out:
+            if count:
+                ledger.skip(reason, page.url, count=int(count))
         if page.links_too_long:
             ledger.skip("url_length", page.url, count=page.links_too_long, is_trap=True)
-        if page.links_nofollow:
-            ledger.skip("nofollow", page.url, count=page.links_nofollow)
         if spec.scope.nofollow and page.nofollow:
             return
         places, mask, refuses = ledger.met.places, ledger.met.mask, self._refuses
