@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -46,6 +47,9 @@ class Asks(scrapy.Spider):
             yield scrapy.Request(f"{self.base}/{number}", callback=self.parse)
 
     def parse(self, response):
+        for each in self.crawler.engine.downloader.middleware.middlewares:
+            for ways in getattr(each, "_ways", {}).values():
+                self.logger.info("all that I know: %s", ways._plan)
         yield {"status": response.status}
 """
 
@@ -149,6 +153,9 @@ async def test_a_spider_gets_to_a_site_that_blocks_it_through_the_proxy_of_its_p
     assert site.came[-1][1] == PROXY_ADDRESS
     (spent,) = [row for row in await weft.proxies.spent("shop", "ways", by="exit") if row["exit"]]
     assert (spent["requests"], spent["ok"], spent["cost"]) == (PAGES, PAGES, PAGES * 1_000_000)
+    (log,) = [gzip.decompress(await weft.blobs.get(key)) for key in await weft.blobs.keys("logs") if ".gz" in key]
+    assert b"all that I know: " in log
+    assert b"secret-of-tests" not in log
 
 
 async def test_a_crawl_gets_to_a_site_that_blocks_it_through_the_proxy_of_its_plan(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -95,6 +95,12 @@ class Plan(Part, frozen=True):
 
     def covers(self, site: str) -> bool:
         return any(fnmatchcase(site, each) for each in self.sites)
+
+    @property
+    def passwords(self) -> list[str]:
+        """What nobody may see of a plan whose secrets are filled in."""
+        found = (urlsplit(each.url).password for each in self.exits)
+        return [unquote(each) for each in found if each]
 
     def exit(self, name: str) -> PlannedExit | None:
         return next((each for each in self.exits if each.name == name), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,11 @@ class Running:
         self.executed = False
         self.hurried, self.leaving = asyncio.Event(), asyncio.Event()
         self.ending: Ending | None = None
+
+    def hide(self, values: Collection[str]) -> None:
+        """Let what it is told from now on be seen nowhere, as the secrets that it came with."""
+        self.secrets.add(values)
+        self.log.hide(self.secrets)
 
     def make_folder(self) -> Path:
         """The attempt's own directory, made when it is first needed."""
@@ -195,7 +200,7 @@ async def _execute(running: Running, tools: Tools) -> Ended:
     try:
         chosen = tools.executor(lease.kind)
         folder = running.make_folder() if chosen.needs_folder else running.root
-        async with _code(lease, tools) as code, _frontier(lease, tools, folder), _pages(lease, tools, folder):
+        async with _code(lease, tools) as code, _frontier(running, tools, folder), _pages(lease, tools, folder):
             if code is not None:
                 tools.delivery.add(lease.run_id, lease.attempt, folder)
             if resuming.is_resumable(lease):
@@ -226,11 +231,12 @@ def _pages(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextMana
     return file_delivery.delivering(tools.blobs, lease.run_id, lease.attempt, folder)
 
 
-def _frontier(lease: Lease, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:
+def _frontier(running: Running, tools: Tools, folder: Path) -> AbstractAsyncContextManager[None]:
     """A way to the frontier, for an attempt that does a share of a crawl."""
+    lease = running.lease
     if lease.kind not in ("crawl", "spider"):  # which spiders share one, their projects' settings say as well
         return nullcontext()
-    desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy, tools.limiter)
+    desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy, tools.limiter, running.hide)
     return serving(desk, folder) if lease.kind == "crawl" else piped(desk, folder)
 
 

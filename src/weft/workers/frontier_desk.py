@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,9 +43,10 @@ class FrontierDesk:
         lease: Lease,
         policy: Policy,
         limiter: Limiter | None = None,
+        hide: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._protocol, self._delivery, self._lease, self._policy = protocol, delivery, lease, policy
-        self._limiter = limiter
+        self._limiter, self._hide = limiter, hide
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question after the other until the process hangs up."""
@@ -99,7 +100,10 @@ class FrontierDesk:
         if question.asked is None:
             return None
         lease = self._lease
-        return await self._protocol.frontier(self._delivery.worker_id, lease.run_id, lease.attempt, question.asked)
+        turned = await self._protocol.frontier(self._delivery.worker_id, lease.run_id, lease.attempt, question.asked)
+        if turned.proxies is not None and turned.proxies.plan is not None:
+            self._hide(turned.proxies.plan.passwords)
+        return turned
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.foreign_files import create
-from weft.redaction import MaskedStream
+from weft.redaction import MaskedStream, Values
 from weft.workers.echo import Echoed
 
 
@@ -41,6 +41,12 @@ class LogSpool:
 
     def write(self, data: bytes) -> None:
         self._write(data if self._masked is None else self._masked.feed(data))
+
+    def hide(self, values: Values) -> None:
+        """Mask these from now on."""
+        if self._masked is not None:
+            self._write(self._masked.end())
+        self._masked = MaskedStream(values) if values.forms else None
 
     def end(self) -> None:
         """Nothing more is written: keep what was held back, because it could have become a secret."""
