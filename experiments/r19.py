@@ -20,6 +20,7 @@ from sqlalchemy import select, update
 from experiments.chaos import Chaos, Span, role_victim
 from experiments.cluster import Cluster
 from experiments.maze import Maze
+from experiments.meanwhile import meanwhile
 from experiments.report import Report, Tally
 from tests import servers
 from tests.waiting import eventually
@@ -48,15 +49,16 @@ class Size:
     blackouts: int
     """How often everything is killed at once."""
     broker_restarts: int = 0
+    """Between two blackouts."""
     again: float = MOST_AGAIN
     patience: float = PATIENCE_SECONDS
     """How long the crawl may take once nobody is killed any more."""
 
 
-REDUCED = Size(pages=600, hosts=12, workers=3, delay=0.1, kills=3, every=(0.6, 1.2), blackouts=1, again=0.5)
+REDUCED = Size(pages=600, hosts=12, workers=3, delay=0.1, kills=4, every=(0.6, 1.2), blackouts=1, again=0.5)
 """So few pages that those under way at a kill are many of them."""
 SHOWING = Size(pages=200, hosts=8, workers=2, delay=0.1, kills=2, every=(0.4, 0.6), blackouts=0, patience=12.0)
-FULL = Size(pages=50_000, hosts=50, workers=8, delay=0.05, kills=40, every=(4.0, 6.0), blackouts=2, broker_restarts=3)
+FULL = Size(pages=50_000, hosts=50, workers=8, delay=0.25, kills=42, every=(4.0, 6.0), blackouts=2, broker_restarts=1)
 
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
@@ -81,14 +83,12 @@ async def scene(report: Report, size: Size, red: str | None) -> None:
             crawl = await app.crawls.create(PROJECT, spec(maze, size), name="maze", by="experiment")
             await eventually(lambda: maze.fetched.total() > size.pages // 20, PATIENCE_SECONDS)
             killing = Chaos([role_victim(each) for each in workers], random.Random())
-            await killing.run(size.kills, every=size.every, down=(0.0, 0.5))
-            for _ in range(size.blackouts):
-                black_out(cluster)
-                await cluster.ready(app)
-            for _ in range(size.broker_restarts):
-                assert broker is not None
-                await asyncio.to_thread(broker.kill)
-                await asyncio.to_thread(broker.start)
+            for part in range(size.blackouts + 1):
+                if part:
+                    black_out(cluster)
+                    await cluster.ready(app)
+                async with meanwhile(lambda: restart(broker, size)):
+                    await killing.run(size.kills // (size.blackouts + 1), every=size.every, down=(0.0, 0.5))
             in_time = await over(app, crawl.id, size.patience)
             report.expect(in_time, f"the crawl goes on after {size.patience:g} s: {await app.crawls.counts(crawl.id)}")
             report.expect(not cluster.fallen(), f"without being killed: {cluster.fallen()}")
@@ -105,6 +105,15 @@ def spec(maze: Maze, size: Size) -> dict[str, object]:
         "spread": size.workers,
         "dataset": DATASET,
     }
+
+
+async def restart(broker: servers.Server | None, size: Size) -> None:
+    """Kill the broker now and then, and start it again."""
+    for _ in range(size.broker_restarts if broker is not None else 0):
+        assert broker is not None
+        await asyncio.sleep(sum(size.every))
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
 
 
 def black_out(cluster: Cluster) -> None:
