@@ -5,19 +5,26 @@ An item's part is the crawl and the first digit of its hash: writes are spread, 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from weft.adapters.frontiers._dynamo_items import Change, Item, Key, Same
-from weft.adapters.frontiers._dynamo_table import LINE, MOST_CHANGED, Table, key_of
+from weft.adapters.frontiers._dynamo_table import LINE, MOST_CHANGED, MOST_READ, Table, key_of
 from weft.clock import Moment
 from weft.crawl_ports import DONE, LEASED, QUEUED, Found, Given, Known, Outcome
+from weft.errors import Invalid
 
 SIGN = 1 << 63
 SHARDS = "0123456789abcdef"
 PLACES = 10**18
 """In line, of one priority."""
 NO_LINE = ("line", "place")
+MOST_DATA = 350_000
+"""Bytes; an item may have 400,000 in all."""
+MOST_WEIGHT = 3_000_000
+"""Bytes of one transaction, roughly; it may have four million."""
 
 
 def hash_of(key: int) -> str:
@@ -33,6 +40,11 @@ def line_of(crawl: str, host: str, *, later: bool = False) -> str:
     return f"{crawl}#{host}#later" if later else f"{crawl}#{host}"
 
 
+def missed_line(crawl: str, state: str) -> str:
+    """Where the addresses of a crawl stand that failed, or were skipped: by key."""
+    return f"{crawl}##{state}"
+
+
 def in_line(crawl: str, host: str, next_at: Moment, now: Moment, rank: Any) -> dict[str, Any]:
     """Where an address stands: by its rank among those that are due, or by its moment among the others."""
     if next_at > now:
@@ -45,9 +57,16 @@ def added(crawl: str, found: Found, age: int, now: Moment) -> Change:
     rank = age - found.priority * PLACES
     item: Item = {"state": QUEUED, "host": found.host, "url": found.url, "rank": rank, "depth": found.depth}
     item |= {"priority": found.priority, "found_on": found.found_on, "next_at": found.not_before}
-    item |= {"data": found.data} if found.data else {}
+    item |= {"data": _packed(found)} if found.data else {}
     item |= in_line(crawl, found.host, found.not_before, now, rank)
     return Change(key=place_of(crawl, hash_of(found.key)), item=item, only_if="attribute_not_exists(#part)")
+
+
+def _packed(found: Found) -> bytes:
+    packed = zlib.compress(found.data.encode(), 1)
+    if len(packed) > MOST_DATA:
+        raise Invalid("data", f"{len(packed)} bytes", f"of one address DynamoDB keeps at most {MOST_DATA}, compressed")
+    return packed
 
 
 def told(crawl: str, host: str, outcome: Outcome, now: Moment) -> Change:
@@ -61,8 +80,10 @@ def told(crawl: str, host: str, outcome: Outcome, now: Moment) -> Change:
     if outcome.state == QUEUED:
         sets |= in_line(crawl, host, outcome.next_at, now, Same("rank"))
         return Change(key=key, sets=sets, only_if="attribute_exists(#part)")
-    removes = (*NO_LINE, "data") if outcome.state == DONE else NO_LINE
-    return Change(key=key, sets=sets, removes=removes, only_if="attribute_exists(#part)")
+    if outcome.state == DONE:
+        return Change(key=key, sets=sets, removes=(*NO_LINE, "data"), only_if="attribute_exists(#part)")
+    sets |= {"line": missed_line(crawl, outcome.state), "place": outcome.key}
+    return Change(key=key, sets=sets, only_if="attribute_exists(#part)")
 
 
 def again(crawl: str, item: Item) -> Change:
@@ -96,7 +117,7 @@ def waiting(
 
 
 def _first(items: Iterable[Item], most: int) -> list[Key]:
-    return [key_of(item) for item, _ in zip(items, range(most), strict=False)]
+    return [key_of(item) for item in islice(items, most)]
 
 
 def listed(
@@ -110,9 +131,34 @@ def listed(
         yield from (item for item in items if is_wanted(item))
 
 
+def missed(table: Table, crawl: str, state: str, host: str = "", after: str = "") -> Iterator[Item]:
+    """The addresses that failed, or were skipped, in the order of their keys."""
+    first = int(after, 16) - SIGN if after else -SIGN - 1
+    place = {"line": missed_line(crawl, state), "after": first}
+    index = table.query("#line = :line AND #place > :after", place, IndexName=LINE)
+    while keys := _first(index, MOST_READ):
+        items = table.read(keys)
+        found = (items[key] for key in keys if key in items)
+        yield from (item for item in found if item["state"] == state and host in ("", item["host"]))
+
+
 def chunks(changes: list[Any]) -> Iterator[list[Any]]:
     for start in range(0, len(changes), MOST_CHANGED):
         yield changes[start : start + MOST_CHANGED]
+
+
+def found_chunks(found: list[Found]) -> Iterator[list[Found]]:
+    """Parts that fit into a transaction: not too many, and not too large."""
+    chunk: list[Found] = []
+    weight = 0
+    for each in found:
+        size = 1_000 + 4 * len(each.url) + 2 * len(each.data)
+        if chunk and (len(chunk) == MOST_CHANGED or weight + size > MOST_WEIGHT):
+            yield chunk
+            chunk, weight = [], 0
+        chunk.append(each)
+        weight += size
+    yield chunk
 
 
 def given(item: Item) -> Given:
@@ -126,7 +172,7 @@ def given(item: Item) -> Given:
         item.get("last_modified", ""),
         item.get("digest", ""),
         float(item.get("interval", 0.0)),
-        item.get("data", ""),
+        zlib.decompress(item["data"]).decode() if "data" in item else "",
     )
 
 

@@ -21,8 +21,10 @@ from weft.adapters.frontiers._dynamo_turn import DynamoTurn
 from weft.adapters.frontiers._states import check_requeued
 from weft.clock import Clock, Moment, seconds
 from weft.crawl_ports import (
+    FAILED,
     LEASED,
     QUEUED,
+    SKIPPED,
     Counts,
     Found,
     HostLease,
@@ -184,6 +186,9 @@ class DynamoFrontier:
         return host.crawl == crawl and item["url_hash"] in host.held
 
     def _urls(self, crawl: str, state: str, host: str, after: str, limit: int) -> list[Known]:
+        if state in (FAILED, SKIPPED):
+            found = islice(urls.missed(self._table, crawl, state, host, after), limit)
+            return [urls.known(item, is_given=False) for item in found]
         given = self._given(crawl)
         filters = {"host": host} if host else {}
         filters |= {"state": QUEUED if state == LEASED else state} if state else {}
@@ -203,7 +208,7 @@ class DynamoFrontier:
     def _requeue(self, crawl: str, state: str) -> int:
         count = 0
         by_host: dict[str, list[Item]] = {}
-        for item in urls.listed(self._table, crawl, "", lambda _: True, {"state": state}):
+        for item in urls.missed(self._table, crawl, state):
             by_host.setdefault(item["host"], []).append(item)
         for host, items in by_host.items():
             for chunk in urls.chunks(items):
@@ -229,7 +234,7 @@ def _by_host(found: Iterable[Found]) -> list[list[Found]]:
     by_host: dict[str, list[Found]] = {}
     for each in found:
         by_host.setdefault(each.host, []).append(each)
-    return [chunk for each in by_host.values() for chunk in urls.chunks(each)]
+    return [chunk for each in by_host.values() for chunk in urls.found_chunks(each)]
 
 
 def _known_host(host: hosts.Host, line: Item, states: dict[str, str]) -> KnownHost:
