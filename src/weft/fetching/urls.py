@@ -41,7 +41,9 @@ _SESSION_PATH = re.compile(
 )
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_UNUSUAL = re.compile(r"[?%;@(#]")
+_UNUSUAL, _ODD = re.compile(r"[?%;@(#]"), re.compile(r"[%;@(#]")
+_STAYS, _GOES, _MAY_GO = 0, 1, 2
+_MOST_VERDICTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Spelling:
     drop_parameters: tuple[str, ...] = ()
     """Names of further parameters, as regular expressions."""
     _names: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _verdicts: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Whether a parameter goes, by its name: pages use the same few again and again."""
 
     def __post_init__(self) -> None:
         names = "|".join(f"(?:{each})" for each in self.drop_parameters)
@@ -70,15 +74,20 @@ class Spelling:
             join = URL.parse(base).join
         except (URLError, UnicodeError):
             return []
-        near, unusual = origin_of(base) + "/", _UNUSUAL.search
+        near, unusual, odd, kept = origin_of(base) + "/", _UNUSUAL.search, _ODD.search, self._kept
         found: dict[str, None] = {}
         for href in hrefs:
             try:
                 text = str(join(href))
             except (URLError, UnicodeError):
                 continue
-            if text.startswith(near) and not unusual(text):
+            is_near = text.startswith(near)
+            if is_near and not unusual(text):
                 found[text] = None
+            elif is_near and not odd(text):  # it has a query, and nothing else that is worth a look
+                place, _, query = text.partition("?")
+                query = kept(query) if query else ""
+                found[f"{place}?{query}" if query else place] = None
             elif (tidied := self._tidy(text.partition("#")[0])) is not None:
                 found[tidied] = None
         return list(found)
@@ -110,16 +119,22 @@ class Spelling:
 
     def _is_dropped(self, parameter: str) -> bool:
         name = parameter.partition("=")[0]
+        verdict = self._verdicts.get(name)
+        if verdict is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[name] = self._verdict(name)
+        return verdict == _GOES or (verdict == _MAY_GO and _MAYBE.fullmatch(parameter) is not None)
+
+    def _verdict(self, name: str) -> int:
         if self._names is not None and self._names.fullmatch(name):
-            return True
-        if self.keep_tracking:
-            return False
+            return _GOES
         name = name.lower()
-        return (
-            name in _NAMES
-            or name.startswith(_STARTS)
-            or (name in MAYBE_SESSIONS and _MAYBE.fullmatch(parameter) is not None)
-        )
+        if self.keep_tracking:
+            return _STAYS
+        if name in _NAMES or name.startswith(_STARTS):
+            return _GOES
+        return _MAY_GO if name in MAYBE_SESSIONS else _STAYS
 
 
 USUAL = Spelling()
