@@ -27,8 +27,8 @@ class Place:
     """One more frontier on it, as another process has one."""
     away: Callable[[], Frontier]
     """One whose store does not answer."""
-    holders: int = 8
-    """How many work side by side on it; fewer where the store is only played and slow."""
+    is_slow: bool = False
+    """The store is only played: less is asked of it."""
 
 
 Kind = Callable[[pytest.FixtureRequest, Clock], AbstractAsyncContextManager[Place]]
@@ -71,7 +71,7 @@ def _empty_database(kind: str, request: pytest.FixtureRequest) -> str:
     return url
 
 
-def served(server: str, url: Callable[[Server], str], away: str, holders: int) -> Kind:
+def served(server: str, url: Callable[[Server], str], away: str, *, is_slow: bool = False) -> Kind:
     """A part of a server that no other test uses."""
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ def served(server: str, url: Callable[[Server], str], away: str, holders: int) -
         with pytest.MonkeyPatch.context() as patch:
             for name, value in CREDENTIALS.items():
                 patch.setenv(name, value)
-            yield Place(lambda: open_frontier(at, clock), lambda: open_frontier(away, clock), holders)
+            yield Place(lambda: open_frontier(at, clock), lambda: open_frontier(away, clock), is_slow)
 
     return place
 
@@ -92,6 +92,6 @@ def redis_url(server: Server) -> str:
 NO_DYNAMODB = "dynamodb://weft?region=eu-west-1&endpoint=http://127.0.0.1:1"
 
 KINDS: dict[str, Kind] = {kind: sql(kind) for kind in conftest.DATABASES} | {
-    "redis": served("redis_server", redis_url, "redis://127.0.0.1:1/0", 8),
-    "dynamodb": served("dynamodb_server", table_url, NO_DYNAMODB, 3),
+    "redis": served("redis_server", redis_url, "redis://127.0.0.1:1/0"),
+    "dynamodb": served("dynamodb_server", table_url, NO_DYNAMODB, is_slow=True),
 }
