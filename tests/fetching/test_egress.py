@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import zlib
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from weft.addresses import Guard
 from weft.fetching import conditions
 from weft.fetching.egress import Egress
 from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.incoming import Incoming
 
 TEXT = b"<title>weft</title>" * 500
 
@@ -144,19 +146,34 @@ async def test_a_host_gets_no_more_connections_than_it_may() -> None:
         await eventually(lambda: server.open == 0)
 
 
-async def test_idle_connections_make_room_for_other_hosts() -> None:
-    egress = Egress(Guard(HERE), user_agent="weft-tests", connections=2)
+class Loopback:
+    """Every name is this machine."""
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("limit", ["connections", "idle_connections"])
+async def test_idle_connections_make_room_for_other_hosts(limit: str) -> None:
+    egress = Egress(Guard(HERE), user_agent="weft-tests", resolver=Loopback(), **{limit: 3})  # type: ignore[arg-type]
     async with RawServer({"/": page(b"page")}) as server:
-        for number in range(1, 7):
-            exchange = await egress.fetch(
-                Ask(url=f"http://127.0.0.{number}:{server.port}/" if number == 1 else server.url())
-            )
-            assert exchange.status == 200
-        hosts = [f"http://localhost:{server.port}/", server.url(), f"http://ip6-weft.localhost:{server.port}/"]
-        for url in hosts[:2]:
-            assert (await egress.fetch(Ask(url=url))).status == 200
-        await eventually(lambda: server.open <= 2)
+        for number in range(10):
+            assert (await egress.fetch(Ask(url=f"http://host{number}.example:{server.port}/"))).body == b"page"
+        await eventually(lambda: server.open == egress.connections == 3)
+        await egress.fetch(Ask(url=f"http://host9.example:{server.port}/"))
+        assert server.connections == 10, "those that were used last are kept"
+        await asyncio.gather(*(egress.fetch(Ask(url=f"http://host{n}.example:{server.port}/")) for n in range(20)))
+        await eventually(lambda: server.open == egress.connections == 3)
     await egress.close()
+
+
+async def test_an_idle_connection_keeps_nothing_of_what_it_brought(egress: Egress) -> None:
+    async with RawServer({"/": page(gzip.compress(TEXT), b"Content-Encoding: gzip")}) as server:
+        await egress.fetch(Ask(url=server.url()))
+        assert egress.connections == 1
+        await asyncio.sleep(0)  # until then this task is being woken by the answer
+        gc.collect()
+        assert [each for each in gc.get_objects() if isinstance(each, Incoming)] == []
 
 
 async def test_a_connection_that_nobody_wants_ends() -> None:

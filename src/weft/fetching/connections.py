@@ -33,8 +33,9 @@ class Lane:
 class Pool:
     """Gives a connection to one who asks, and takes it back."""
 
-    def __init__(self, dialler: Dialler, *, per_host: int, most: int, idle_seconds: float) -> None:
-        self._dialler, self._per_host, self._most, self._idle_seconds = dialler, per_host, most, idle_seconds
+    def __init__(self, dialler: Dialler, *, per_host: int, most: int, most_idle: int, idle_seconds: float) -> None:
+        self._dialler, self._per_host, self._most = dialler, per_host, most
+        self._most_idle, self._idle_seconds = most_idle, idle_seconds
         self._lanes: dict[str, Lane] = {}
         self._idle: dict[Connection, None] = {}
         """Those that have been idle for longest come first."""
@@ -88,6 +89,8 @@ class Pool:
         if isinstance(connection, Http1):
             self._lanes[connection.route.key].idle.append(connection)
         self._wake_for(connection)
+        if len(self._idle) > self._most_idle:
+            self._drop(next(iter(self._idle)))
         if self._sweep is None:
             self._sweep = loop.call_later(self._idle_seconds, self._end_idle)
 

@@ -36,11 +36,13 @@ class Egress:
         http2: bool = True,
         connections_per_host: int = 8,
         connections: int = 1_000,
+        idle_connections: int = 200,
         idle_seconds: float = 30.0,
         resolver: Resolver | None = None,
     ) -> None:
         dialler = Dialler(CheckedNames(guard, resolver), verify_tls=verify_tls, http2=http2)
-        self._pool = Pool(dialler, per_host=connections_per_host, most=connections, idle_seconds=idle_seconds)
+        limits = {"per_host": connections_per_host, "most": connections, "most_idle": idle_connections}
+        self._pool = Pool(dialler, **limits, idle_seconds=idle_seconds)
         self._renderer = Renderer(user_agent)
 
     async def fetch(self, ask: Ask) -> Exchange:

@@ -63,6 +63,7 @@ class Http1(asyncio.Protocol):
             timer.cancel()
             if self._incoming is not None:
                 self.close()
+            self._waiter, self._head = None, b""  # an idle connection keeps nothing of what it brought
 
     def close(self) -> None:
         self.closed = True
