@@ -40,7 +40,7 @@ from weft.fetching.urls import canonical, host_of
 
 log = logging.getLogger(__name__)
 
-ENOUGH = 200
+ENOUGH = 400
 """Outcomes that are worth a question."""
 TICK_SECONDS = 0.25
 SHORTEST_GAP_SECONDS = 0.02
@@ -66,7 +66,7 @@ class Crawler:
 
     def __init__(self, spec: CrawlSpec, policy: Policy, talk: Talk, folder: Path) -> None:
         who = identity(spec, spec.fetching.contact or policy.contact)
-        self._spec, self._talk, self._asking = spec, talk, Asking(spec, who)
+        self._spec, self._talk, self._who, self._asking = spec, talk, who, Asking(spec, who)
         self._ledger, self.stats = Ledger(), Stats()
         reader = PageReader(spec)
         self._warc = WarcWriter(folder, spec.keeping.warc_bytes) if spec.keeping.warc else None
@@ -99,6 +99,7 @@ class Crawler:
 
     async def run(self) -> End:
         """Until nothing is left, or the crawl is to stop."""
+        log.info("crawling as %s, %d requests at once", self._who.user_agent, self.bench.at_once)
         fetchers = [asyncio.create_task(self._fetch_on()) for _ in range(self.bench.at_once)]
         telling = asyncio.create_task(self._tell())
         talking = asyncio.create_task(self._talk_on())
