@@ -48,7 +48,7 @@ def test_main_text_and_markdown_leave_out_what_is_on_every_page() -> None:
 
 def test_a_language_is_what_the_page_says_or_what_it_looks_like() -> None:
     assert read({"language": True}).fields["language"] == "en-GB"
-    assert read({"language": True}, f"<body>{ARTICLE}").fields["language"] == "eng"
+    assert read({"language": True}, f"<body>{ARTICLE}").fields["language"] == "en"
     assert read({"language": True}, "<body>42").fields["language"] == ""
 
 

@@ -49,6 +49,11 @@ async def test_a_file_is_given_piece_by_piece(kept: CrawlFiles, monkeypatch: pyt
     assert {len(part) for part in parts[:-1]} == {100}
 
 
+async def test_a_crawl_that_is_forgotten_leaves_no_files(kept: CrawlFiles) -> None:
+    await kept.forget(5)
+    assert await kept.all(5) == []
+
+
 @pytest.mark.parametrize("name", ["nothing.warc.gz", "../warc/weft-5-7-1-00000.warc.gz", "weft-5-7-1-00000"])
 async def test_what_is_no_file_of_the_crawl_is_not_found(kept: CrawlFiles, name: str) -> None:
     with pytest.raises(NotFound):

@@ -52,7 +52,8 @@ class CrawlFiles:
         return b"".join(merged([(await self.get(crawl_id, name)).splitlines(keepends=True) for name in names]))
 
     async def forget(self, crawl_id: int) -> None:
-        for key in await self._blobs.keys(_folder(crawl_id)):
+        """Also of files that have come in part only."""
+        for key in await self._blobs.keys(f"crawls/{crawl_id}"):
             await self._blobs.delete(key)
 
 

@@ -13,6 +13,13 @@ SURE = 0.5
 """How sure one must be of a language that the page does not name."""
 ENOUGH = 40
 """Letters that a language is told by."""
+_CODES = (
+    "eng en deu de fra fr spa es ita it por pt nld nl rus ru ukr uk pol pl ces cs slk sk slv sl hrv hr srp sr bul bg "
+    "ron ro hun hu fin fi swe sv dan da nob no est et lav lv lit lt ell el tur tr heb he ara ar pes fa hin hi ben bn "
+    "urd ur tam ta tel te tha th vie vi ind id zho zh cmn zh jpn ja kor ko kat ka hye hy aze az uzb uz cat ca epo eo"
+)
+SHORT = dict(zip(_CODES.split()[::2], _CODES.split()[1::2], strict=True))
+"""The codes that pages use, by those of the library."""
 
 
 def parsed(html: str) -> Document:
@@ -42,4 +49,6 @@ def language_of(text: str) -> str:
     if len(text) < ENOUGH:
         return ""
     found = detect_language(text[:10_000])
-    return found.language if found is not None and found.language and found.confidence >= SURE else ""
+    if found is None or not found.language or found.confidence < SURE:
+        return ""
+    return SHORT.get(found.language, found.language)
