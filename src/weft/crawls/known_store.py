@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -71,36 +72,50 @@ def _known(row: Any) -> Known:
     return known
 
 
-def page(tx: Transaction, crawl: int, state: str, host: str, after: int | None, limit: int) -> list[Known]:
-    """Addresses in the order of their keys."""
-    query = select(*KNOWN, crawl_hosts.c.held).where(ON_ITS_HOST, urls.c.crawl_id == crawl)
-    if host:
-        query = query.where(crawl_hosts.c.name == host)
-    if state == LEASED:
-        return _leased(tx, query, crawl, host, after, limit)
-    if state in (FAILED, SKIPPED):
-        query = query.where(urls.c.missed == crawl, urls.c.state == state)
-    elif state:
-        query = query.where(urls.c.state == state)
-    found: list[Known] = []
-    while len(found) < limit:
-        further = query if after is None else query.where(urls.c.key > after)
-        rows = tx.rows(further.order_by(urls.c.key).limit(limit))
-        found += [one for one in map(_known, rows) if not state or one.state == state]
-        if len(rows) < limit:
-            break
-        after = rows[-1].key
-    return found[:limit]
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which addresses of a crawl are listed, and how many."""
+
+    crawl: int
+    state: str
+    host: str
+    limit: int
 
 
-def _leased(tx: Transaction, query: Select[Any], crawl: int, host: str, after: int | None, limit: int) -> list[Known]:
+def piece(tx: Transaction, wanted: Wanted, after: int | None, most: int) -> tuple[list[Known], int | None]:
+    """Those of the next ``most`` addresses by key that are wanted, and the key after which to go on; None: at the end.
+
+    A filter may fit few of very many addresses, and no transaction should take as long as to look through all.
+    """
+    if wanted.state == LEASED:
+        return _leased(tx, wanted, after), None
+    walked = [urls.c.crawl_id == wanted.crawl]
+    if wanted.state in (FAILED, SKIPPED):
+        walked += [urls.c.missed == wanted.crawl, urls.c.state == wanted.state]
+    if after is not None:
+        walked.append(urls.c.key > after)
+    last = tx.value(select(urls.c.key).where(*walked).order_by(urls.c.key).offset(most - 1).limit(1))
+    query = _listed(wanted).where(*walked)
+    query = query if last is None else query.where(urls.c.key <= last)
+    rows = tx.rows(query.order_by(urls.c.key).limit(wanted.limit))
+    found = [one for one in map(_known, rows) if not wanted.state or one.state == wanted.state]
+    return found, rows[-1].key if len(rows) == wanted.limit else last
+
+
+def _listed(wanted: Wanted) -> Select[Any]:
+    query = select(*KNOWN, crawl_hosts.c.held).where(ON_ITS_HOST)
+    query = query.where(crawl_hosts.c.name == wanted.host) if wanted.host else query
+    return query.where(urls.c.state == wanted.state) if wanted.state not in ("", LEASED) else query
+
+
+def _leased(tx: Transaction, wanted: Wanted, after: int | None) -> list[Known]:
     """Those that are given, of which there are never very many."""
-    given = select(crawl_hosts.c.held).where(crawl_hosts.c.waiting == crawl, crawl_hosts.c.leased > 0)
-    given = given.where(crawl_hosts.c.name == host) if host else given
+    given = select(crawl_hosts.c.held).where(crawl_hosts.c.waiting == wanted.crawl, crawl_hosts.c.leased > 0)
+    given = given.where(crawl_hosts.c.name == wanted.host) if wanted.host else given
     keys = sorted(key for row in tx.rows(given) for key in _keys(row.held))
-    wanted = [key for key in keys if after is None or key > after][:limit]
-    rows = tx.rows(query.where(urls.c.key.in_(wanted)).order_by(urls.c.key)) if wanted else []
-    return [_known(row) for row in rows]
+    named = [key for key in keys if after is None or key > after][: wanted.limit]
+    query = _listed(wanted).where(urls.c.crawl_id == wanted.crawl, urls.c.key.in_(named))
+    return [_known(row) for row in tx.rows(query.order_by(urls.c.key))] if named else []
 
 
 def host_page(tx: Transaction, crawl: int, after: str, limit: int) -> list[KnownHost]:

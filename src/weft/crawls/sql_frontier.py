@@ -22,6 +22,9 @@ MOST_AT_ONCE = 2_000
 """How many addresses one transaction changes where all of a crawl are changed."""
 
 
+FIRST_LOOK, MOST_LOOKED_AT = 1_000, 50_000
+"""How many addresses one read goes through where few of them may be wanted."""
+
 LIMITS_COUNT: Moment = SECOND
 """How long limits count that were read, until another process's are seen."""
 
@@ -69,7 +72,16 @@ class SqlFrontier:
     async def urls(
         self, crawl: int, state: str = "", host: str = "", after: int | None = None, limit: int = 100
     ) -> list[Known]:
-        return await self._read(lambda tx: known_store.page(tx, crawl, state, host, after, limit))
+        found: list[Known] = []
+        most, go_on = FIRST_LOOK, True
+        while go_on and len(found) < limit:
+            some, after = await self._piece(known_store.Wanted(crawl, state, host, limit - len(found)), after, most)
+            found += some
+            most, go_on = min(most * 5, MOST_LOOKED_AT), after is not None
+        return found
+
+    async def _piece(self, wanted: known_store.Wanted, after: int | None, most: int) -> tuple[list[Known], int | None]:
+        return await self._read(lambda tx: known_store.piece(tx, wanted, after, most))
 
     async def hosts(self, crawl: int, after: str = "", limit: int = 100) -> list[KnownHost]:
         return await self._read(lambda tx: known_store.host_page(tx, crawl, after, limit))
