@@ -15,6 +15,7 @@ BENCHMARKS = [
     "schedules",
     "growth",
     "frontier",
+    "frontiers",
     "memory",
     "api",
     "outposts",

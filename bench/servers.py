@@ -24,5 +24,15 @@ class Servers(ExitStack):
         return self.enter_context(servers.redis(appendonly="no"))
 
     @cached_property
+    def careful_redis(self) -> servers.Server:
+        """Each change is on disk before it is acknowledged."""
+        return self.enter_context(servers.redis())
+
+    @cached_property
+    def dynamodb(self) -> servers.Server:
+        """A server in Python that speaks as DynamoDB does: it tells the cost for weft, not the speed of Amazon's."""
+        return self.enter_context(servers.dynamodb())
+
+    @cached_property
     def rabbitmq(self) -> servers.Server:
         return self.enter_context(servers.rabbitmq())
