@@ -150,8 +150,12 @@ class Shop(asyncio.Protocol):
         answer = server.answer(self._host, path.decode("latin-1"))
         wait = server.latency(self._host)
         if wait:
-            asyncio.get_running_loop().call_later(wait, self._transport.write, answer)
+            asyncio.get_running_loop().call_later(wait, self._write, answer)
         else:
+            self._write(answer)
+
+    def _write(self, answer: bytes) -> None:
+        if not self._transport.is_closing():
             self._transport.write(answer)
 
 

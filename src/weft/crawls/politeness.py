@@ -168,7 +168,7 @@ class Manners:
         latency = self.state.latency
         if terms.adaptive and latency and (delay or latency > SLOW_SECONDS):
             delay = max(delay, min(TIMES_LATENCY * latency, terms.longest_delay_seconds))
-        self.delay = round((delay + min(max(delay / 50, 0.005), 0.05)) * SECOND) if delay else 0
+        self.delay = round((delay + min(max(delay / 50, 0.01), 0.05)) * SECOND) if delay else 0
 
 
 def rest(times: int) -> Moment:
