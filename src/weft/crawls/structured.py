@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-MOST_ITEMS = 1_000
+MOST_ITEMS, MOST_PROPERTIES = 1_000, 10_000
 """Of microdata, in one page."""
+DEEPEST = 200
+"""How far above a property its item is looked for."""
 LARGEST = 1_000_000
 """Bytes of one block of JSON-LD."""
 _VALUES = {
@@ -56,7 +58,7 @@ def microdata(tree: LexborHTMLParser) -> list[dict[str, Any]]:
     """Items that are no property of another, with theirs inside."""
     items: dict[int, dict[str, Any]] = {}
     tops: list[dict[str, Any]] = []
-    for node in each_once(tree.css("[itemscope],[itemprop]")):
+    for node in each_once(tree.css("[itemscope],[itemprop]"))[:MOST_PROPERTIES]:
         above = items.get(_scope_above(node))
         value: Any = None
         if "itemscope" in node.attributes:
@@ -79,7 +81,9 @@ def each_once(nodes: list[LexborNode]) -> list[LexborNode]:
 
 def _scope_above(node: LexborNode) -> int:
     above = node.parent
-    while above is not None and "itemscope" not in above.attributes:
+    for _ in range(DEEPEST):
+        if above is None or "itemscope" in above.attributes:
+            break
         above = above.parent
     return above.mem_id if above is not None else 0
 
