@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft.app import me, open_app
+from weft.app import open_app
 from weft.cli.processes import on_stop, settings
 from weft.clock import Moment
 from weft.config import Config
+from weft.equipment import me
 from weft.loops import every, repeat
 from weft.tasks import store
 from weft.tasks.leader import Leader

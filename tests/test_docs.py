@@ -15,9 +15,9 @@ import pytest
 
 from weft import errors, ports
 from weft.adapters import registry
-from weft.app import check_spec
 from weft.cli.main import COMMANDS
 from weft.config import Config
+from weft.equipment import check_spec
 from weft.events import KINDS
 from weft.runs.model import Retry
 from weft.settings import load

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.access.audit import Audit
 from weft.access.keys import Keys
@@ -26,13 +24,15 @@ from weft.addresses import Guard
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.crawl_ports import Frontier
-from weft.crawls.crawls import Crawls
 from weft.crawls.desk import Desk
 from weft.db.database import Database
 from weft.equipment import (
     card_of,
+    check_spec,
     door_policy,
     habits_of,
+    keep_and_delete,
+    me,
     open_blobs,
     open_executor,
     open_frontier,
@@ -83,6 +83,9 @@ from weft.workers.reaper import Reaper
 from weft.workers.worker import Worker
 from weft.workers.workers import Workers
 
+if TYPE_CHECKING:
+    from weft.crawls.crawls import Crawls
+
 HEAR_SECONDS = 0.2
 """How long a broker is waited for to know whether it answers."""
 
@@ -92,6 +95,7 @@ class App:
     """One process's weft."""
 
     config: Config
+    clock: Clock
     roots: Roots
     db: Database
     broker: Broker
@@ -123,7 +127,6 @@ class App:
     pauses: Pauses
     leases: Leases
     frontier: Frontier
-    crawls: Crawls
     protocol: DirectProtocol
     gate: Gate
     reaper: Reaper
@@ -144,6 +147,17 @@ class App:
     """Those that this process takes messages with."""
     keeping: asyncio.Task[None] | None = None
     """The last look whether blobs can be kept."""
+    opened_crawls: Crawls | None = None
+
+    @property
+    def crawls(self) -> Crawls:
+        """Opened when somebody asks for it: a process at rest loads nothing that crawls."""
+        if self.opened_crawls is None:
+            from weft.crawls.crawls import Crawls
+
+            policy = door_policy(self.config)
+            self.opened_crawls = Crawls(self.db, self.runs, self.frontier, self.blobs, self.clock, policy)
+        return self.opened_crawls
 
     async def ping(self) -> None:
         """Raise where the database does not answer."""
@@ -162,7 +176,7 @@ class App:
     async def _keep(self) -> None:
         """Raise where nothing can be kept as a blob. Where a look hangs, the next one waits for it: there is one."""
         if self.keeping is None or self.keeping.done():
-            self.keeping = asyncio.create_task(_keep_and_delete(self.blobs))
+            self.keeping = asyncio.create_task(keep_and_delete(self.blobs))
             self.keeping.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait
         await asyncio.shield(self.keeping)
 
@@ -225,7 +239,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         pauses=Pauses(db, bell, clock),
         leases=leases,
         frontier=frontier,
-        crawls=Crawls(db, runs, frontier, blobs, clock, door_policy(config)),
+        clock=clock,
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),
         reaper=Reaper(db, leases, clock, lease_seconds=config.lease_seconds),
@@ -260,16 +274,6 @@ def _projects(config: Config, db: Database, blobs: Blobs, clock: Clock) -> Proje
     return Projects(db, blobs, checker, clock, folder=config.folder / "incoming", limits=limits)
 
 
-def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
-    """Refuse a spec that its kind does not understand."""
-    open_executor(kind).check(spec)
-
-
-def me() -> str:
-    """A name for this process that no other has, nor the next one with the same id."""
-    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
-
-
 def open_worker(app: App, name: str, heart: Heart) -> Worker:
     """A worker on this process's own connections."""
     config, folder = app.config, app.config.folder / "runs" / name
@@ -293,8 +297,3 @@ def open_intake(app: App, clock: Clock = now) -> list[tuple[Receiver, Replier]]:
     app.receivers = [Receiver(inbox, app.intake, app.meter, clock) for inbox in inboxes]
     repliers = [Replier(app.db, box, Leader(app.db, role_of(box.name), me()), app.meter, clock) for box in inboxes]
     return list(zip(app.receivers, repliers, strict=True))
-
-
-async def _keep_and_delete(blobs: Blobs) -> None:
-    await blobs.put("readyz/look", b"kept")
-    await blobs.delete("readyz/look")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -103,3 +105,19 @@ def sweep(folder: Path) -> int:
         if not is_worth_keeping(left, folder):
             remove(left)
     return swept
+
+
+def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
+    """Refuse a spec that its kind does not understand."""
+    open_executor(kind).check(spec)
+
+
+def me() -> str:
+    """A name for this process that no other has, nor the next one with the same id."""
+    return f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
+async def keep_and_delete(blobs: Blobs) -> None:
+    """Raise where nothing can be kept as a blob."""
+    await blobs.put("readyz/look", b"kept")
+    await blobs.delete("readyz/look")

@@ -17,7 +17,7 @@ from weft.cli.first_examples import deploy_example
 from weft.cli.processes import end_with_parent, on_stop, open_when_ready, settings, settle
 from weft.clock import now
 from weft.config import Config
-from weft.crawls.spreading import Spreader
+from weft.crawls.store import has_active
 from weft.errors import DatabaseDown, Invalid
 from weft.loops import every, repeat
 
@@ -133,13 +133,12 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
     async def until_next() -> float:
         return await app.scheduler.seconds_to_next(LOOK_SECONDS)
 
-    spreader = Spreader(app.db, app.crawls, app.frontier, now)
     return [
         repeat("fire schedules", app.scheduler.tick, until_next),
         repeat("watch workers", app.reaper.tick, every(min(1.0, app.config.lease_seconds / 10))),
         repeat("take what lost workers left", app.reaper.take_left_behind, every(10.0)),
         repeat("compare runs", app.comparer.tick, every(2.0)),
-        repeat("spread crawls", spreader.tick, every(2.0)),
+        repeat("spread crawls", partial(_spread, app), every(2.0)),
         repeat("send webhooks", app.courier.tick, every(0.5)),
         repeat("deliver items", app.deliverer.tick, every(1.0)),
         repeat("remove old items", app.sweeper.tick, every(3600.0)),
@@ -151,6 +150,15 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("forget failed logins", app.throttle.forget_old, every(3600.0)),
         repeat("count what was refused", app.refusals.tick, every(60.0)),
     ]
+
+
+async def _spread(app: App) -> int:
+    """Spread the crawls that are going on; where there are none, nothing that crawls is even loaded."""
+    if not await app.db.glance(has_active):
+        return 0
+    from weft.crawls.spreading import Spreader
+
+    return await Spreader(app.db, app.crawls, app.frontier, now).tick()
 
 
 def _intake_duties(intake: Sequence[tuple[Receiver, Replier]]) -> list[Coroutine[Any, Any, None]]:

@@ -107,7 +107,7 @@ def new_run(definition: dict[str, Any], key: str | None) -> NewRun:
     """The run as a task of this definition would make it, checked by its executor."""
     from msgspec.structs import replace
 
-    from weft.app import check_spec
+    from weft.equipment import check_spec
     from weft.runs.model import Trigger
     from weft.tasks import taskfile
 

@@ -9,7 +9,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import typer
 
@@ -117,6 +116,8 @@ def _token(token: str | None, file: Path | None) -> str | None:
 def _proxy_for(url: str) -> str | None:
     """The proxy that the environment names for this address (HTTPS_PROXY, NO_PROXY and so on)."""
     parts = urlsplit(url)
+    from urllib.request import getproxies, proxy_bypass  # with all of HTTP, which a worker here does not speak
+
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 

@@ -66,6 +66,10 @@ def going_on(tx: Transaction, project: str, name: str) -> Crawl | None:
     return _crawl(tx.execute(select(crawls).where(*same).order_by(crawls.c.id.desc()).limit(1)).first())
 
 
+def has_active(tx: Transaction) -> bool:
+    return tx.value(select(crawls.c.id).where(crawls.c.state == ACTIVE).limit(1)) is not None
+
+
 def mark_seeded(tx: Transaction, crawl_id: int) -> None:
     tx.execute(update(crawls).where(crawls.c.id == crawl_id).values(seeded=True))
 

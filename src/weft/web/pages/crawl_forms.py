@@ -100,7 +100,7 @@ def _beside(refusal: Refusal) -> dict[str, str]:
 
 
 def _form(visit: Visit, typed: dict[str, str], errors: dict[str, str]) -> Page:
-    shown = {"typed": typed, "errors": errors, "within": WITHIN}
+    shown: dict[str, Any] = {"typed": typed, "errors": errors, "within": WITHIN}
     shown["may_begin"] = may_somewhere(visit.session, "developer")
     return Page("crawls/new.html", shown, {"typed": typed, "errors": errors}, status=422 if errors else 200)
 
