@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from tests.agent.starting import AGENT, Run, write_order
 from weft import clock
@@ -47,7 +46,6 @@ class Shared:
         self._closing = AsyncExitStack()
         self.holders: set[str] = set()
         """The names of runs that have asked."""
-        self.stop = ""
 
     async def counts(self) -> Counts:
         return await self.frontier.counts(CRAWL)
@@ -77,9 +75,8 @@ class Shared:
         if question.asked is None:
             return Answer()
         self.holders.add(holder)
-        turn = question.asked.turn
-        turned = await self.frontier.turn(CRAWL, holder, replace(turn, hosts=0) if self.stop else turn)
-        return Answer(turned=CrawlTurned(CRAWL, turned, self.stop))
+        turned = await self.frontier.turn(CRAWL, holder, question.asked.turn)
+        return Answer(turned=CrawlTurned(CRAWL, turned))
 
     async def close(self) -> None:
         await self._closing.aclose()

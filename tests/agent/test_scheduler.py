@@ -182,15 +182,3 @@ async def test_requests_that_are_no_text_are_made_by_the_run_that_found_them(sha
     assert set(site.asked.values()) == {1}
     assert run.stats["stats"]["frontier/own"] == 12
     assert sum("made by this run alone" in record["message"] for record in run.records) == 1
-
-
-async def test_a_paused_crawl_closes_its_runs_which_give_back_what_they_hold(sharing: Shared, site: Site) -> None:
-    run, process = await sharing.begin("paused", args={"url": site.url(0)}, settings={"DOWNLOAD_DELAY": 0.2})
-    await eventually(lambda: len(site.asked) > 5)
-    sharing.stop = "paused"
-    await sharing.end(run, process)
-
-    assert (run.exit_code, run.end["reason"]) == (0, "paused")
-    counts = await sharing.counts()
-    assert (counts.leased, counts.done) == (0, len(run.items))
-    assert counts.queued

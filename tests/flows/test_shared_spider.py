@@ -95,10 +95,9 @@ async def end(app: App, run_ids: list[int]) -> list[int]:
     return sorted(item["number"] for found in [await items(app, run_id) for run_id in run_ids] for item in found)
 
 
-@pytest.mark.parametrize("spec", [{"frontier": "walk"}, {"spider": "by_its_settings"}])
-async def test_the_runs_of_a_spider_share_a_crawl(weft: App, site: Site, spec: dict[str, object]) -> None:
+async def test_runs_of_a_spider_whose_settings_say_so_share_a_crawl(weft: App, site: Site) -> None:
     site.open.clear()
-    run_ids = await begin(weft, site, 2, **spec)
+    run_ids = await begin(weft, site, 2, spider="by_its_settings")
     await eventually(lambda: site.asked)
     site.open.set()
 

@@ -1,0 +1,81 @@
+"""Runs of a spider that ask for work: those that name the same frontier do one crawl."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.runs.acting import Hand, submit
+from weft.app import App
+from weft.crawl_ports import DONE, Found, HostReport, Outcome, Turn
+from weft.crawls.model import CrawlTurn, CrawlTurned
+from weft.runs.model import Lease
+
+PAGE = Found(7, "http://one.example/", "one.example", data='{"callback":"parse_thing"}')
+FIRST = Turn(found=[PAGE], hosts=5)
+
+
+async def leased(app: App, hand: Hand, task: str = "prices", **spec: Any) -> Lease:
+    """A run of a spider, as if its code had been deployed."""
+    await submit(app, kind="noop", task=task, spec=spec)
+    lease = await hand.lease_one()
+    await app.db.transact(lambda tx: tx.connection.exec_driver_sql("UPDATE runs SET kind = 'spider'"))
+    return lease
+
+
+async def asked(app: App, hand: Hand, lease: Lease, turn: Turn = FIRST, crawl: int = 0) -> CrawlTurned:
+    return await app.protocol.frontier(hand.id, lease.run_id, lease.attempt, CrawlTurn(turn, crawl=crawl))
+
+
+async def finished(app: App, hand: Hand, lease: Lease, answer: CrawlTurned) -> CrawlTurned:
+    """Tell that all that was given is done."""
+    outcomes = [Outcome(PAGE.key, DONE, status=200, fetched_at=1)]
+    reports = [HostReport(each.host, each.fence, outcomes, release=True) for each in answer.turned.leases]
+    return await asked(app, hand, lease, Turn(reports=reports, hosts=5), answer.crawl)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"frontier": True}, {"frontier": "prices"}),
+        ({}, {"frontier": True}),
+        ({"task": "morning", "frontier": "all"}, {"task": "evening", "frontier": "all"}),
+    ],
+)
+async def test_runs_that_begin_at_once_do_one_crawl(app: App, one: dict[str, Any], other: dict[str, Any]) -> None:
+    hand = await Hand.join(app)
+    leases = [await leased(app, hand, **one), await leased(app, hand, **other)]
+    answers = await asyncio.gather(*(asked(app, hand, lease) for lease in leases))
+
+    assert answers[0].crawl == answers[1].crawl
+    given = [url for answer in answers for host in answer.turned.leases for url in host.urls]
+    assert [(url.url, url.data) for url in given] == [(PAGE.url, PAGE.data)]
+
+
+async def test_runs_of_other_tasks_do_crawls_of_their_own(app: App) -> None:
+    hand = await Hand.join(app)
+    leases = [await leased(app, hand, task, frontier=True) for task in ("prices", "stock")]
+    assert len({(await asked(app, hand, lease)).crawl for lease in leases}) == 2
+
+
+async def test_a_run_stays_with_its_crawl_when_that_is_over_and_the_next_begins_anew(app: App) -> None:
+    hand = await Hand.join(app)
+    first, second = await leased(app, hand, frontier=True), await leased(app, hand, frontier=True)
+    begun, joined = await asked(app, hand, first), await asked(app, hand, second)
+    last = await finished(app, hand, first, begun)
+    late = await asked(app, hand, second, Turn(hosts=5), joined.crawl)
+    third = await leased(app, hand, frontier=True)
+
+    assert (last.stop, late.stop, late.crawl) == ("done", "done", begun.crawl)
+    assert (await asked(app, hand, third)).crawl != begun.crawl
+
+
+async def test_a_run_that_comes_to_a_paused_crawl_is_told_so(app: App) -> None:
+    hand = await Hand.join(app)
+    begun = await asked(app, hand, await leased(app, hand, frontier=True))
+    await app.crawls.pause(begun.crawl)
+    late = await asked(app, hand, await leased(app, hand, frontier=True))
+
+    assert (late.crawl, late.stop, late.turned.leases) == (begun.crawl, "paused", [])
