@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import OrderedDict
 from typing import Protocol
 
 from weft.addresses import Guard, RefusedAddress, literal
 from weft.fetching.exchange import NoAnswer
+from weft.fetching.names import SystemResolver
 
 KEPT_SECONDS = 60.0
 MOST_KEPT = 10_000
@@ -20,14 +20,6 @@ class Resolver(Protocol):
 
     async def resolve(self, host: str, port: int) -> list[str]:
         """In figures, best first; raises ``OSError`` where there are none."""
-
-
-class SystemResolver:
-    """As this machine does it."""
-
-    async def resolve(self, host: str, port: int) -> list[str]:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class CheckedNames:
