@@ -44,6 +44,8 @@ class Clerk:
     turns: int = 0
     feed: list[str] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
+    largest: int = 0
+    """Bytes of items that came with one question."""
     problem: str = ""
     """What every question is answered with, while there is one."""
     stop: str = ""
@@ -63,6 +65,9 @@ class Clerk:
     async def _answer(self, question: Question, lines: bytes, holder: str) -> Answer:
         if self.problem:
             return Answer(problem=self.problem)
+        if lines:
+            assert question.first == len(self.items) + 1, f"items from {question.first} on after {len(self.items)}"
+            self.largest = max(self.largest, len(lines))
         self.items += [msgspec.json.decode(each)["item"] for each in lines.splitlines()]
         self.stats = question.stats or self.stats
         if question.asked is None:

@@ -384,3 +384,13 @@ async def test_a_crawl_that_discovers_hands_addresses_on_and_keeps_no_page(begin
     fed = sorted({url.partition(f":{port[0]}")[2] for url in scene.clerk.feed})
     assert fed == (sorted([*SMALL, "/gone"]) if follow else ["/", "/c", "/d"])
     assert ("/c" in scene.site.paths()) is follow
+
+
+async def test_items_that_are_many_stop_the_fetching_and_are_told_in_pieces(begin: Begin, monkeypatch: Any) -> None:
+    monkeypatch.setattr("weft.crawls.ledger.MOST_BYTES", 3_000)
+    monkeypatch.setattr("weft.crawls.crawler.MOST_AT_ONCE_BYTES", 1_000)
+    names = [f"/{one}{two}" for one in "abcdefg" for two in "abcdefg"]
+    scene = await begin(pages({"/": names, **{name: ["/"] for name in names}}), traps=Traps(near_duplicates=0))
+    assert (await scene.crawl()).reason == "finished"
+    assert scene.kept() == sorted(["/", *names])
+    assert scene.clerk.largest < 5_000  # the page with all links is larger than a piece

@@ -152,7 +152,7 @@ class Crawler:
 
     async def _until_worth_telling(self) -> None:
         began = time.monotonic()
-        while not self._stopping and self._ledger.settled < ENOUGH:
+        while not self._stopping and self._ledger.settled < ENOUGH and not self.bench.paused:
             asleep = time.monotonic()
             await asyncio.sleep(SHORTEST_GAP_SECONDS)
             self._dialogue.load.woken(time.monotonic() - asleep - SHORTEST_GAP_SECONDS)
