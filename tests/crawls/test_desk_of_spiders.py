@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from scrapy import Request
+from scrapy.utils.request import fingerprint
 
 from tests.runs.acting import Hand, submit
 from weft.app import App
@@ -13,7 +15,9 @@ from weft.crawl_ports import DONE, Found, HostReport, Outcome, Turn
 from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.runs.model import Lease
 
-PAGE = Found(7, "http://one.example/", "one.example", data='{"callback":"parse_thing"}')
+URL = "http://one.example/?b=2&a=1"
+KEY = int.from_bytes(fingerprint(Request(URL))[:8], "big", signed=True)
+PAGE = Found(KEY, URL, "one.example", data='{"callback":"parse_thing"}')
 FIRST = Turn(found=[PAGE], hosts=5)
 
 
@@ -79,3 +83,16 @@ async def test_a_run_that_comes_to_a_paused_crawl_is_told_so(app: App) -> None:
     late = await asked(app, hand, await leased(app, hand, frontier=True))
 
     assert (late.crawl, late.stop, late.turned.leases) == (begun.crawl, "paused", [])
+
+
+async def test_it_is_told_why_a_page_of_a_spider_is_not_there(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, frontier=True)
+    begun = await asked(app, hand, lease)
+    before = await app.crawls.why(begun.crawl, URL)
+    await finished(app, hand, lease, begun)
+
+    assert before.sentence.startswith("it is about to be fetched")
+    assert (await app.crawls.why(begun.crawl, "http://one.example/?a=1&b=2")).sentence.startswith("it was crawled")
+    never = await app.crawls.why(begun.crawl, "http://one.example/never")
+    assert never.sentence == "no page that was fetched made the spider ask for it"

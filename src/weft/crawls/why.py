@@ -10,10 +10,12 @@ from weft.crawls.reasons import sentence
 from weft.crawls.report import Why
 from weft.crawls.robots import UNREACHABLE, Rules, token_of
 from weft.crawls.scope import Scope
+from weft.crawls.spider_keys import is_of_spider, request_key
 from weft.crawls.traps import Traps
 from weft.errors import Invalid
 from weft.fetching.urls import Spelling, host_of, key_of, origin_of
 
+NOT_ASKED = "no page that was fetched made the spider ask for it"
 PAGE, PAGES = 100, 5
 """How many hosts are looked through for one of them: their names are alike, so that there are few."""
 
@@ -24,11 +26,12 @@ async def told(frontier: Frontier, crawl: Crawl, url: str, now: Moment) -> Why:
     found = Spelling(spec.traps.keep_tracking, spec.traps.drop_parameters).canonical(url)
     if found is None:
         raise Invalid("url", url, "it must be an http or https address")
-    known = await frontier.look(crawl.id, key_of(found))
+    of_spider = is_of_spider(crawl)
+    known = await frontier.look(crawl.id, request_key(url) if of_spider else key_of(found))
     host = await _host(frontier, crawl.id, host_of(found))
     if known is not None:
         return Why(url=found, state=known.state, reason=known.reason, sentence=_of_known(crawl, known, host, now))
-    reason, words = _of_unknown(crawl, found, host)
+    reason, words = ("not_found", NOT_ASKED) if of_spider else _of_unknown(crawl, found, host)
     return Why(url=found, state="", reason=reason, sentence=words)
 
 
