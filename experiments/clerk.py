@@ -49,6 +49,8 @@ class Clerk:
     problem: str = ""
     """What every question is answered with, while there is one."""
     stop: str = ""
+    _counts: dict[str, int] = field(default_factory=dict)
+    """Items of each process."""
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         holder = f"{id(writer)}:1"
@@ -66,7 +68,9 @@ class Clerk:
         if self.problem:
             return Answer(problem=self.problem)
         if lines:
-            assert question.first == len(self.items) + 1, f"items from {question.first} on after {len(self.items)}"
+            before = self._counts.get(holder, 0)
+            assert question.first == before + 1, f"items from {question.first} on after {before}"
+            self._counts[holder] = before + lines.count(b"\n")
             self.largest = max(self.largest, len(lines))
         self.items += [msgspec.json.decode(each)["item"] for each in lines.splitlines()]
         self.stats = question.stats or self.stats
