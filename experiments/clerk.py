@@ -49,11 +49,13 @@ class Clerk:
     problem: str = ""
     """What every question is answered with, while there is one."""
     stop: str = ""
+    _talks: int = 0
     _counts: dict[str, int] = field(default_factory=dict)
     """Items of each process."""
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        holder = f"{id(writer)}:1"
+        self._talks += 1
+        holder = f"{self._talks}:1"
         try:
             while True:
                 head, lines = await line.receive(reader)
