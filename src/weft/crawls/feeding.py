@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from weft.crawl_ports import Found, Frontier, Limits, Turn
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.model import Crawl
-from weft.fetching.urls import canonical, host_of, key_of
 
 PER_TURN = 1_000
 """Addresses that are put into a frontier at once."""
@@ -19,6 +18,8 @@ def limits_of(spec: CrawlSpec) -> Limits:
 
 def found_of(urls: Iterable[str]) -> list[Found]:
     """Addresses in their one spelling; what is none is left out."""
+    from weft.fetching.urls import canonical, host_of, key_of  # a process that crawls nothing does not load it
+
     spelled = [url for each in urls if (url := canonical(each)) is not None]
     return [Found(key_of(url), url, host_of(url)) for url in spelled]
 
