@@ -19,9 +19,9 @@ ID = "it must be a whole number from 1 to 9223372036854775807"
 WRONG = [
     (
         ["fly"],
-        "a command of weft is 'fly'; it must be up, serve, worker, run, deploy, versions, spiders, tasks, runs, items, "
-        "datasets, destinations, submit, letters, workers, users, keys, webhooks, shares, top, login, "
-        "context, secrets, audit, import, config or doctor",
+        "a command of weft is 'fly'; it must be up, serve, worker, run, crawl, crawls, deploy, versions, spiders, "
+        "tasks, runs, items, datasets, destinations, proxies, submit, letters, workers, users, keys, webhooks, shares, "
+        "top, login, context, secrets, audit, import, config or doctor",
     ),
     (
         ["runs", "fly"],
@@ -42,7 +42,10 @@ WRONG = [
     (["runs", "log", "1", "-f", "--attempt", "1"], "--attempt is 1; it cannot be followed; leave one of --follow and"),
     (["runs", "submit", "--kind", "noop", "--spec", "{"], "--spec is '{'; it must be a JSON object (Expecting"),
     (["runs", "submit", "--kind", "noop", "--spec", "[]"], "--spec is '[]'; it must be a JSON object"),
-    (["runs", "submit", "--kind", "nop", "--spec", "{}"], "kind is 'nop'; it must be http, noop, shell or spider"),
+    (
+        ["runs", "submit", "--kind", "nop", "--spec", "{}"],
+        "kind is 'nop'; it must be crawl, http, noop, shell or spider",
+    ),
     (
         ["runs", "submit", "--kind", "shell", "--spec", "{}"],
         "the spec of shell is []; it must have exactly one of argv",
@@ -127,7 +130,7 @@ FILES = [
         "tasks: [{name: a}]",
         "tasks.yaml: task 1 (a): the table is {'name': 'a'}; it is wrong: object missing required field kind",
     ),
-    ("tasks: [{name: a, kind: nop}]", "kind is 'nop'; it must be http, noop, shell or spider"),
+    ("tasks: [{name: a, kind: nop}]", "kind is 'nop'; it must be crawl, http, noop, shell or spider"),
     ("tasks: [{name: 'a b', kind: noop}]", f"tasks.yaml: task 1 (a b): task name is 'a b'; {NAME}"),
     ("tasks: [{name: a, kind: noop}, {name: a, kind: noop}]", "tasks.yaml: task is 'default/a'; a task may be defined"),
     (task("scheduel: x"), "it is wrong: object contains unknown field scheduel"),
