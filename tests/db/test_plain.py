@@ -112,3 +112,12 @@ async def test_a_column_stays_where_a_row_says_nothing_of_it(db: Database, count
     found = await kept(db)
     assert [row["data"] for row in found] == ["new" if n % 2 else f"{n}%s:?" for n in range(count)]
     assert {row["at"] for row in found} == {99}
+
+
+async def test_changes_that_are_too_long_for_one_statement_are_all_made(db: Database) -> None:
+    await fill(db, 9)
+    rows = [{"id": number, "at": number, "data": chr(97 + number) * 2_000_000} for number in range(9)]
+    assert await db.transact(lambda tx: update_many(tx, events, rows, match=("id",), stays="data")) == 9
+    assert [(row["data"][0], len(row["data"])) for row in await kept(db)] == [
+        (chr(97 + n), 3_000_000) for n in range(9)
+    ]

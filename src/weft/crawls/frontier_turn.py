@@ -14,6 +14,8 @@ from weft.db.database import Transaction
 SOON: Moment = 20_000
 """When a host may be free that somebody looks at just now."""
 
+LONGEST_NAME = 300
+
 MOST_ROUNDS = 5
 """How often a turn looks for further hosts where those that it saw were not to be had."""
 
@@ -24,7 +26,7 @@ class FrontierTurn:
     """Everything that one turn has read and not written yet."""
 
     def __init__(self, tx: Transaction, crawl: int, holder: str, turn: Turn, now: Moment, limits: Limits) -> None:
-        self._tx, self._crawl, self._holder, self._turn, self._now = tx, crawl, holder, turn, now
+        self._tx, self._crawl, self._holder, self._turn, self._now = tx, crawl, holder[:120], turn, now
         self._until = now + seconds(turn.lease_seconds)
         self._limits = limits
         self._given_before = 0
@@ -182,8 +184,9 @@ class FrontierTurn:
 
 
 def _each_once(found: Sequence[Found]) -> dict[int, Found]:
-    """By key; where one was found twice, as it was found first."""
+    """By key; where one was found twice, as it was found first. There is no host with a longer name."""
     once: dict[int, Found] = {}
     for one in found:
-        once.setdefault(one.key, one)
+        if len(one.host) <= LONGEST_NAME:
+            once.setdefault(one.key, one)
     return once

@@ -14,6 +14,9 @@ from weft.db.database import Transaction
 FEW = 4
 """How many rows are told one by one."""
 
+LONGEST = 4 << 20
+"""Bytes of one text; the server takes no more than 16 MB with one statement, as it is set up by default."""
+
 FITTING = (Integer, Float, String)
 """Types that are the same in JSON."""
 
@@ -38,7 +41,15 @@ def update_from_text(
     key = (table.name, names, match, id(extra), stays)
     if key not in _texts:
         _texts[key] = _compiled(tx.connection.dialect, table, names, match, extra, stays)
-    return tx.connection.exec_driver_sql(_texts[key], (msgspec.json.encode(rows).decode(),)).rowcount
+    return _tell(tx, _texts[key], rows)
+
+
+def _tell(tx: Transaction, sql: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    told = msgspec.json.encode(rows)
+    if len(told) > LONGEST and len(rows) > 1:
+        half = len(rows) // 2
+        return _tell(tx, sql, rows[:half]) + _tell(tx, sql, rows[half:])
+    return tx.connection.exec_driver_sql(sql, (told.decode(),)).rowcount
 
 
 def _compiled(dialect: Any, table: Table, names: Sequence[str], match: Sequence[str], extra: Any, stays: str) -> str:
