@@ -64,6 +64,14 @@ async def test_runs_of_other_tasks_do_crawls_of_their_own(app: App) -> None:
     assert len({(await asked(app, hand, lease)).crawl for lease in leases}) == 2
 
 
+async def test_a_spider_joins_no_crawl_of_a_site_that_has_its_name(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, frontier=True)
+    spec = {"urls": ["http://one.example/"], "fetching": {"contact": "us@weft.example"}}
+    site = await app.crawls.create("shop", spec, name="prices")
+    assert (await asked(app, hand, lease)).crawl != site.id
+
+
 async def test_a_run_stays_with_its_crawl_when_that_is_over_and_the_next_begins_anew(app: App) -> None:
     hand = await Hand.join(app)
     first, second = await leased(app, hand, frontier=True), await leased(app, hand, frontier=True)

@@ -18,6 +18,7 @@ from weft.crawl_ports import Frontier, Kept, Turn, Turned
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import feeding, store
 from weft.crawls.model import ACTIVE, FINISHED, PAUSED, Crawl, CrawlTurn, CrawlTurned
+from weft.crawls.spider_keys import is_of_spider
 from weft.db.database import Database, Transaction
 from weft.errors import FrontierLost, Invalid, LeaseLost
 from weft.events import Fact
@@ -225,9 +226,9 @@ def _shared_crawl(tx: Transaction, run: Any, asked: int) -> Crawl | None:
     """The crawl of a spider that shares its frontier: the one that it was told, that it began, or that is going on."""
     name = _name_of(run)
     told = store.get(tx, asked) if asked else store.of_run(tx, run.id)
-    if told is not None and (told.project, told.name) == (run.project, name):
+    if told is not None and (told.project, told.name) == (run.project, name) and is_of_spider(told):
         return told
-    return store.going_on(tx, run.project, name)
+    return next(filter(is_of_spider, store.all_going_on(tx, run.project, name)), None)
 
 
 class _Run(msgspec.Struct):

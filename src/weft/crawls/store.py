@@ -62,8 +62,14 @@ def _by(column: str) -> Select[Any]:
 
 def going_on(tx: Transaction, project: str, name: str) -> Crawl | None:
     """The newest crawl of that name that is active or paused."""
+    return next(iter(all_going_on(tx, project, name)), None)
+
+
+def all_going_on(tx: Transaction, project: str, name: str) -> list[Crawl]:
+    """Crawls of that name that are active or paused, newest first."""
     same = (crawls.c.project == project, crawls.c.name == name, crawls.c.state.in_((ACTIVE, PAUSED)))
-    return _crawl(tx.execute(select(crawls).where(*same).order_by(crawls.c.id.desc()).limit(1)).first())
+    rows = tx.rows(select(crawls).where(*same).order_by(crawls.c.id.desc()))
+    return [found for row in rows if (found := _crawl(row)) is not None]
 
 
 def has_active(tx: Transaction) -> bool:
