@@ -116,7 +116,8 @@ class Traps(Part, frozen=True):
     """How often a segment of a path may stand in it."""
     links_per_page: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     pages_per_pattern: Count = 5_000
-    """How many addresses of a host may differ only in numbers, dates or values of parameters."""
+    """How many addresses of a host may differ only in numbers, dates or values of parameters; a hundred times as many
+    where one part of the path varies and nothing else."""
     near_duplicates: Annotated[int, Meta(ge=0, le=1_000)] = 20
     """So many pages in a row that are like one another make a trap of their pattern; 0: do not look."""
     soft_404: bool = True

@@ -99,25 +99,31 @@ def let_in(traps: Traps, urls: Iterable[str]) -> int:
 @pytest.mark.parametrize("most", [10, 500, 5_000])
 def test_a_pattern_has_about_as_many_addresses_as_it_may(most: int) -> None:
     traps = Traps(spec(traps={"pages_per_pattern": most}))
-    urls = [f"http://a.example/p/{number}" for number in range(most * 3)]
+    urls = [f"http://a.example/p/1/{number}" for number in range(most * 3)]
     assert most * 0.97 <= let_in(traps, urls) <= most * 1.03 + 1
-    assert traps.refuses("http://a.example/p/999999999") == ("pattern", "/p/{number}")
-    assert let_in(traps, ["http://b.example/p/1", "http://a.example/q/1", "http://a.example/about"]) == 3
+    assert traps.refuses("http://a.example/p/1/999999999") == ("pattern", "/p/{number}/{number}")
+    assert let_in(traps, ["http://b.example/p/1/1", "http://a.example/q/1/1", "http://a.example/about"]) == 3
+
+
+def test_a_shop_may_have_many_more_things_than_a_pattern_has_addresses() -> None:
+    traps = Traps(spec(traps={"pages_per_pattern": 10}))
+    assert let_in(traps, (f"http://a.example/item/{number}" for number in range(900))) == 900
+    assert let_in(traps, (f"http://a.example/list?page={number}" for number in range(900))) == 10
 
 
 def test_an_address_that_is_met_again_counts_once() -> None:
     traps = Traps(spec(traps={"pages_per_pattern": 500}))
-    urls = [f"http://a.example/p/{number}" for number in range(400)]
+    urls = [f"http://a.example/p/1/{number}" for number in range(400)]
     for _ in range(10):
         assert let_in(traps, urls) == 400
 
 
 def test_patterns_that_were_met_long_ago_are_forgotten() -> None:
     traps = Traps(spec(traps={"pages_per_pattern": 1}))
-    let_in(traps, ["http://a.example/p/1", "http://a.example/p/2"])
-    let_in(traps, (f"http://h{number}.example/{number}" for number in range(MOST_PATTERNS)))
-    assert traps.refuses("http://a.example/p/3") is None
-    assert traps.refuses(f"http://h{MOST_PATTERNS - 1}.example/7") == ("pattern", "/{number}")
+    let_in(traps, ["http://a.example/p/1/1", "http://a.example/p/1/2"])
+    let_in(traps, (f"http://h{number}.example/1/{number}" for number in range(MOST_PATTERNS)))
+    assert traps.refuses("http://a.example/p/1/3") is None
+    assert traps.refuses(f"http://h{MOST_PATTERNS - 1}.example/1/7") == ("pattern", "/{number}/{number}")
 
 
 def feed(traps: Traps, url: str, html: str) -> Refusal | None:

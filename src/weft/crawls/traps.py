@@ -28,6 +28,8 @@ YEARS_AHEAD = 2
 PROVEN = 20
 """So many pages of a pattern that were not alike, and it is looked at less often."""
 SELDOM = 16
+LISTING_FACTOR = 100
+"""So many times more addresses may differ in one part of their path alone: a shop has one for each of its things."""
 FOLDER_FACTOR, HOST_FACTOR = 5, 10
 """So many times more pages in a row may be alike in a folder, where they have no pattern, and on a host."""
 
@@ -120,7 +122,7 @@ class Traps:
         return ("soft_404", "") if self.spec.traps.soft_404 and self._nowhere.is_like(host, simhash) else None
 
     def _counted(self, host: str, pattern: str, url: str) -> Refusal | None:
-        most = self.spec.traps.pages_per_pattern
+        most = self.spec.traps.pages_per_pattern * (LISTING_FACTOR if _is_listing(pattern) else 1)
         if not most:
             return None
         name = f"{host}/{pattern}"
@@ -162,6 +164,11 @@ def _group(path: str) -> tuple[str, int]:
         return pattern, 1
     folder = path.partition("?")[0].rpartition("/")[0]
     return (f"{folder}/…" if folder else "…"), FOLDER_FACTOR
+
+
+def _is_listing(pattern: str) -> bool:
+    """Whether one part of the path varies, and nothing else."""
+    return pattern.count("{") == 1 and "?" not in pattern
 
 
 def _repeated(segments: list[str], most: int) -> str:
