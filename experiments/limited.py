@@ -23,7 +23,7 @@ from typing import Any
 
 from weft.adapters.registry import open_limiter
 from weft.crawl_ports import Rate
-from weft.fetching.limits import Turns
+from weft.fetching.limits import Crossings
 
 LATE_SECONDS = 0.03
 DEADLINE_SECONDS = 0.5
@@ -131,7 +131,7 @@ async def work(order: dict[str, Any]) -> None:
     """Ask hosts at random, on several lines, until we are ended."""
     logging.disable()
     limiter = open_limiter(order["limiter"])
-    turns = Turns(limiter, late_seconds=LATE_SECONDS)
+    turns = Crossings(limiter, late_seconds=LATE_SECONDS)
 
     async def go_on() -> None:
         while True:

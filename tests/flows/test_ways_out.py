@@ -192,3 +192,25 @@ async def test_a_crawl_that_names_no_plan_of_its_project_says_so(weft: App, site
 
     await eventually(is_said, timeout=90)
     assert site.came == []
+
+
+async def test_two_crawls_of_one_address_ask_it_no_more_often_together_than_one_may(weft: App, site: Site) -> None:
+    """Their hosts are two names of one machine. The first request of each finds out about the address."""
+    delay = 0.2
+    crawls = []
+    for host in ("127.0.0.1", "localhost"):
+        spec = {
+            "urls": [f"http://{host}:{site.port}/{number}" for number in range(PAGES)],
+            "politeness": {"delay_seconds": 0.0, "robots": False, "address_delay_seconds": delay},
+            "fetching": {"contact": "test@shop.example"},
+            "keeping": {"warc": False},
+        }
+        crawls.append(await weft.crawls.create("shop", spec, name=host, by="test"))
+
+    async def are_over() -> bool:
+        return all([(await weft.crawls.get(each.id)).state == "done" for each in crawls])
+
+    await eventually(are_over, timeout=90)
+    assert len(site.came) == 2 * PAGES
+    times = [at for at, _ in site.came]
+    assert times[-1] - times[0] >= (len(times) - 3) * delay - 0.15

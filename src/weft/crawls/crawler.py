@@ -84,7 +84,7 @@ class Crawler:
             http2=spec.fetching.http2,
             connections_per_host=spec.politeness.at_once_per_host,
         )
-        self._egress = way_out(egress, spec.fetching.proxies)
+        self._egress = way_out(egress, spec)
         self._news = asyncio.Event()
         self._stopping = ""
         for url in spec.sitemaps:

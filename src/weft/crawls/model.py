@@ -79,6 +79,8 @@ class PermitAsked(msgspec.Struct, frozen=True):
     longest_wait: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     penalty: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
     """Instead of a place: let nobody through under the first key for so many seconds."""
+    rate: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    """How many a second there may be under an address; 0: as the settings say."""
 
 
 class Question(msgspec.Struct, frozen=True):

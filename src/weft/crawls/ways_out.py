@@ -1,17 +1,16 @@
-"""The ways out of a process that crawls, where its spec names a proxy plan.
-
-They are asked for over a line of their own to the worker, beside that of the frontier.
-"""
+"""The ways out of a process that crawls, where its spec names a proxy plan or a delay of addresses."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 
 from weft.clock import seconds
 from weft.crawl_ports import FAILED, QUEUED, Given, Outcome
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.addresses import InLine
 from weft.crawls.ledger import Ledger
-from weft.crawls.line import SOCKET
 from weft.crawls.model import CrawlTurn, Question
+from weft.crawls.side_line import SideLine
 from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.talk import HungUp, Refused, Talk
@@ -26,9 +25,13 @@ LONGEST_PAUSE_SECONDS = 600.0
 AGAIN_SECONDS = 60.0
 
 
-def way_out(egress: Egress, plan: str) -> Egress | Detours:
-    """The egress itself where no proxy plan is named."""
-    return Detours(egress, Ways(plan, (line := _Line()).ask), line.close) if plan else egress
+def way_out(egress: Egress, spec: CrawlSpec) -> Egress | Detours | InLine:
+    """The egress itself where the spec names neither a proxy plan nor a delay of addresses."""
+    plan, delay, line = spec.fetching.proxies, spec.politeness.address_delay_seconds, SideLine()
+    way: Egress | Detours = egress
+    if plan:
+        way = Detours(egress, Ways(plan, partial(_turned, line)), line.close)
+    return InLine(way, delay, SideLine()) if delay else way
 
 
 async def check(talk: Talk, plan: str) -> None:
@@ -54,25 +57,11 @@ def put_off(held: Held, given: Given, problem: PutOff, retries: int, ledger: Led
     held.outcomes.append(outcome)
 
 
-class _Line:
-    """Opened when the first question is asked."""
-
-    def __init__(self) -> None:
-        self._talk: Talk | None = None
-
-    async def ask(self, turn: ProxyTurn) -> ProxyTurned:
-        if self._talk is None:
-            talk = Talk(Path(SOCKET))
-            await talk.open()
-            self._talk = talk
-        try:
-            answer = await self._talk.ask(Question(CrawlTurn(proxies=turn)))
-        except Refused as problem:  # somebody has deleted the plan meanwhile, or a secret of it
-            raise PutOff("site_paused", str(problem), AGAIN_SECONDS) from problem
-        if answer.turned is None or answer.turned.proxies is None:
-            raise HungUp("the run is somebody else's by now")
-        return answer.turned.proxies
-
-    async def close(self) -> None:
-        if self._talk is not None:
-            await self._talk.close()
+async def _turned(line: SideLine, turn: ProxyTurn) -> ProxyTurned:
+    try:
+        answer = await line.ask(Question(CrawlTurn(proxies=turn)))
+    except Refused as problem:  # somebody has deleted the plan meanwhile, or a secret of it
+        raise PutOff("site_paused", str(problem), AGAIN_SECONDS) from problem
+    if answer.turned is None or answer.turned.proxies is None:
+        raise HungUp("the run is somebody else's by now")
+    return answer.turned.proxies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -38,12 +39,15 @@ class Detours:
         """One request. Raises ``PutOff`` besides ``NoAnswer``."""
         if self._telling is None:
             self._telling = asyncio.create_task(self._ways.tell_on())
-        site = host_of(ask.url)
+        site, began = host_of(ask.url), time.perf_counter()
         try:
             way = await self._ways.choose(site)
         except SitePaused as paused:
             raise PutOff("site_paused", str(paused), paused.seconds) from paused
+        waited = time.perf_counter() - began
         exchange = await self._fetch(ask, way)
+        exchange.sent_after += waited
+        exchange.seconds += waited
         verdict = verdict_of(exchange, self._ways.rules)
         self._ways.tell(way, verdict, exchange.sent_bytes, exchange.received_bytes, exchange.seconds)
         if verdict not in BLOCKS or ask.begin_suffices or exchange.status in PLAIN_REFUSALS:

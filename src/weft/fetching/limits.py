@@ -11,8 +11,9 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Protocol
 
-from weft.crawl_ports import Limiter
+from weft.crawl_ports import Grant, Limiter
 
 LATE_SECONDS = 0.1
 """How much later than its moment a place may be used."""
@@ -27,18 +28,26 @@ LOOK_SECONDS = 0.1
 Sleep = Callable[[float], Awaitable[None]]
 
 
+class Places(Protocol):
+    """What gives places in line: a limiter, or somebody who asks one."""
+
+    async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant: ...
+
+    def holds(self, grant: Grant) -> bool: ...
+
+
 class Turns:
     """Lets the requests of one process through, each at its place in the line of all."""
 
     def __init__(
         self,
-        limiter: Limiter,
+        places: Places,
         *,
         late_seconds: float = LATE_SECONDS,
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limiter, self._late, self._sleep, self._clock = limiter, late_seconds, sleep, clock
+        self._places, self._late, self._sleep, self._clock = places, late_seconds, sleep, clock
         self.late = self.void = 0
         """Places that were not used: they came too late, or the limiter had forgotten them."""
 
@@ -50,19 +59,27 @@ class Turns:
     async def _comes(self, keys: Sequence[str], cost: float, longest_wait: float) -> bool:
         """Wait for a place and its moment; False where there is none, or it may not be used when that has come."""
         asked_at = self._clock()
-        grant = await self._limiter.reserve(keys, cost, longest_wait)
+        grant = await self._places.reserve(keys, cost, longest_wait)
         if not grant.granted:
             await self._sleep(min(max(grant.wait_seconds, SOON_SECONDS), longest_wait))
             return False
         if grant.wait_seconds > 0:
             await self._sleep(grant.wait_seconds)
-        if not self._limiter.holds(grant):
+        if not self._places.holds(grant):
             self.void += 1
             return False
         if self._clock() > asked_at + grant.wait_seconds + self._late:
             self.late += 1
             return False
         return True
+
+
+class Crossings(Turns):
+    """The same where only so many may be under way at once."""
+
+    def __init__(self, limiter: Limiter, *, late_seconds: float = LATE_SECONDS) -> None:
+        super().__init__(limiter, late_seconds=late_seconds)
+        self._limiter = limiter
 
     @asynccontextmanager
     async def under_way(self, keys: Sequence[str], key: str, deadline_seconds: float) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from weft.crawl_ports import Grant, Limiter
+from weft.crawl_ports import Grant, Limiter, Rate
 from weft.crawls.line import SOCKET, receive, send
 from weft.crawls.model import Answer, CrawlTurned, PermitAsked, Policy, Question
 from weft.errors import Invalid, LeaseLost, NotAllowed, NotFound, WeftError
@@ -47,6 +47,8 @@ class FrontierDesk:
     ) -> None:
         self._protocol, self._delivery, self._lease, self._policy = protocol, delivery, lease, policy
         self._limiter, self._hide = limiter, hide
+        self._said: set[str] = set()
+        """Addresses whose rate was said."""
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question after the other until the process hangs up."""
@@ -83,7 +85,15 @@ class FrontierDesk:
         if asked.penalty:
             await self._limiter.penalise(asked.keys[0], asked.penalty)
             return Grant(True)
+        await self._say_rates(self._limiter, asked)
         return await self._limiter.reserve(asked.keys, longest_wait=asked.longest_wait)
+
+    async def _say_rates(self, limiter: Limiter, asked: PermitAsked) -> None:
+        """Crawls bring the delay of addresses with them; that of hosts is not for them to say."""
+        new = [key for key in asked.keys if key.startswith("address:") and key not in self._said]
+        if asked.rate and new and self._lease.kind == "crawl":
+            await limiter.set({key: Rate(asked.rate) for key in new})
+            self._said.update(new)
 
     async def _collected(self, question: Question, lines: bytes) -> bool:
         lease = self._lease
