@@ -106,6 +106,22 @@ async def test_what_is_yielded_last_is_stored_though_the_store_is_slow_to_answer
         assert store.lines == {(7, 1): [b"1"]}
 
 
+async def test_one_who_catches_up_waits_for_all_that_was_yielded_so_far(tmp_path: Path) -> None:
+    store = SlowStore()
+    async with delivering(store) as delivery:
+        delivery.add(7, 1, tmp_path)
+        write(tmp_path, "1\n")
+        await store.was_asked.wait()
+        write(tmp_path, "2\n")
+        catching_up = asyncio.create_task(delivery.catch_up(7, 1))
+        await asyncio.sleep(0)
+        assert not catching_up.done()
+        store.may_answer.set()
+        await catching_up
+        assert store.lines == {(7, 1): [b"1", b"2"]}
+        await delivery.catch_up(8, 1)
+
+
 async def test_items_wait_for_a_store_that_is_away(tmp_path: Path) -> None:
     store = Store()
     store.is_away = True
