@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -21,6 +22,8 @@ from weft.errors import WeftError
 log = logging.getLogger("weft.crawls")
 
 ORDER = "order.json"
+SELDOM = (20_000, 20, 50)
+"""How often garbage is looked for: hardly anything here refers to itself, and thousands of objects wait to be told."""
 
 
 async def crawl(folder: Path) -> End:
@@ -46,6 +49,8 @@ async def crawl(folder: Path) -> End:
 def main() -> int:
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(message)s")
     folder = Path.cwd()
+    gc.freeze()
+    gc.set_threshold(*SELDOM)
     try:
         end = uvloop.run(crawl(folder))
     except HungUp as problem:
