@@ -7,6 +7,7 @@ its hosts by what each can do, whenever it was started.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 SHORTEST_SECONDS = 0.03
 LONGEST_SECONDS = 1.0
@@ -16,10 +17,14 @@ LATE_SECONDS = 0.03
 """A process that is woken so much later than it wanted gets no more of a core than it has."""
 
 
-class Load:
-    """Measures from one moment to the next."""
+Seconds = Callable[[], float]
 
-    def __init__(self) -> None:
+
+class Load:
+    """Measures from one moment to the next, by a clock of the processor and one of the wall."""
+
+    def __init__(self, cpu: Seconds = time.process_time, wall: Seconds = time.monotonic) -> None:
+        self._cpu, self._wall = cpu, wall
         self._late = 0.0
         self.begin()
 
@@ -29,14 +34,14 @@ class Load:
 
     def begin(self) -> None:
         """What comes from now on counts."""
-        self._cpu, self._wall = time.process_time(), time.monotonic()
+        self._used, self._since = self._cpu(), self._wall()
 
     def has_room(self) -> bool:
         """Whether there is enough of a core left for more, as far as is known already."""
-        passed = time.monotonic() - self._wall
+        passed = self._wall() - self._since
         if passed < SHORTEST_SECONDS:
             return False
-        share = (time.process_time() - self._cpu) / passed
+        share = (self._cpu() - self._used) / passed
         if passed > LONGEST_SECONDS:
             self.begin()
         return share < BUSY and self._late < LATE_SECONDS
