@@ -125,3 +125,11 @@ async def test_a_viewer_is_offered_nothing_to_press(app: App, surfer: Surfer) ->
     await surfer.log_in(grants={"shop": Role.VIEWER})
     assert 'name="act"' not in (await surfer.get("/crawls/1")).text
     assert "/crawls/new" not in (await surfer.get("/crawls")).text
+
+
+async def test_the_page_of_a_run_leads_to_its_crawl(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    assert 'href="/crawls/1"' in (await surfer.get(f"/runs/{share.run_id}")).text
+    assert (await surfer.get(f"/crawls?run={share.run_id}")).leads_to == "/crawls/1"
+    assert (await surfer.get("/crawls?run=77")).leads_to == "/crawls"

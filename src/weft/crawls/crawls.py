@@ -113,12 +113,13 @@ class Crawls:
         *,
         state: str | None = None,
         name: str | None = None,
+        run_id: int | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> list[Crawl]:
         """Crawls, newest first."""
-        wanted = {"projects": projects, "state": state, "name": name, "before": before, "limit": limit}
-        return await self._db.read(lambda tx: list_store.page(tx, **wanted))  # type: ignore[arg-type]
+        wanted = {"projects": projects, "state": state, "name": name, "run_id": run_id, "before": before}
+        return await self._db.read(lambda tx: list_store.page(tx, limit=limit, **wanted))  # type: ignore[arg-type]
 
     async def states(self) -> dict[str, int]:
         """How many crawls are in each state; of those that have ended, the newest thousand."""

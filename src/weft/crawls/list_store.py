@@ -34,12 +34,13 @@ def page(
     projects: Collection[str] | None,
     state: str | None = None,
     name: str | None = None,
+    run_id: int | None = None,
     before: int | None = None,
     limit: int = 50,
 ) -> list[Crawl]:
     """Crawls, newest first."""
     query = select(crawls).order_by(crawls.c.id.desc()).limit(limit)
-    for wanted, column in ((state, crawls.c.state), (name, crawls.c.name)):
+    for wanted, column in ((state, crawls.c.state), (name, crawls.c.name), (run_id, crawls.c.run_id)):
         query = query if wanted is None else query.where(column == wanted)
     if projects is not None:
         query = query.where(crawls.c.project.in_(sorted(projects)))

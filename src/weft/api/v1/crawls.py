@@ -44,6 +44,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None = None
     state: State | None = None
     name: str | None = None
+    run_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+    """The first run that did a share of it."""
     after: After | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many at most.")] = 20
 
@@ -58,6 +60,7 @@ async def list_(call: Call) -> Page[CrawlDocument]:
     wanted: dict[str, Any] = {
         "state": asked.state,
         "name": asked.name,
+        "run_id": asked.run_id,
         "before": page(asked.after),
         "limit": asked.limit + 1,
     }

@@ -29,8 +29,11 @@ SHOWN_SHARES = 50
 KINDS = ("crawl_", "run_started", "run_finished")
 
 
-async def listing(visit: Visit) -> Page:
-    """Crawls, newest first; a filter that cannot be is told beside its field."""
+async def listing(visit: Visit) -> Page | Onward:
+    """Crawls, newest first; a filter that cannot be is told beside its field. With ``run``, the crawl that it began."""
+    if run := visit.query.get("run", ""):
+        found = (await visit.ask("GET", "/v1/crawls", query={"run_id": run})).document["items"]
+        return Onward(f"/crawls/{found[0]['id']}" if found else "/crawls")
     asked = {name: visit.query.get(name, "").strip() for name in ("state", "project", "after")}
     query = {name: value for name, value in asked.items() if value}
     errors: dict[str, str] = {}
