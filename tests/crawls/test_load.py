@@ -46,10 +46,19 @@ def test_what_was_long_ago_does_not_count() -> None:
 def test_whoever_is_woken_late_again_and_again_has_no_room() -> None:
     clocks = Clocks()
     load = clocks.load()
-    clocks.pass_by(0.2, 0.05)
+    clocks.pass_by(0.2, 0.1)
     for _ in range(5):
         load.woken(0.2)
     assert not load.has_room()
     for _ in range(20):
         load.woken(0.0)
+    assert load.has_room()
+
+
+def test_whoever_needs_little_has_room_even_on_a_busy_machine() -> None:
+    clocks = Clocks()
+    load = clocks.load()
+    clocks.pass_by(0.2, 0.01)
+    for _ in range(5):
+        load.woken(0.2)
     assert load.has_room()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 SHORTEST_SECONDS = 0.03
 LONGEST_SECONDS = 1.0
-BUSY = 0.8
-"""Of a core."""
+BUSY, CALM = 0.8, 0.2
+"""Shares of a core: above the one there is no room, below the other there always is."""
 LATE_SECONDS = 0.03
 """A process that is woken so much later than it wanted gets no more of a core than it has."""
 
@@ -44,4 +44,4 @@ class Load:
         share = (self._cpu() - self._used) / passed
         if passed > LONGEST_SECONDS:
             self.begin()
-        return share < BUSY and self._late < LATE_SECONDS
+        return share < CALM or (share < BUSY and self._late < LATE_SECONDS)
