@@ -23,7 +23,7 @@ KEEP_UP = 0.25
 """After this share of its lease a host of which there is nothing to tell is kept by telling nothing."""
 COUNTS = 0.9
 """The share of a lease for which it counts: the control plane's clock begins later, but may go faster."""
-FIRST_HOSTS, MOST_HOSTS = 8, 64
+FIRST_HOSTS, MOST_HOSTS = 4, 64
 """How many hosts are asked for at once; twice as many each time that all were given."""
 MOST_HELD = 1_000
 MOST_WAITING = 20_000
