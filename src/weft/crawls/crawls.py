@@ -15,6 +15,7 @@ from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Frontier, Known, K
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import list_store, pace, store
 from weft.crawls.checking import check_address, checked, name_of, share_spec
+from weft.crawls.counting import Counting
 from weft.crawls.feeding import give
 from weft.crawls.files import CrawlFiles
 from weft.crawls.model import ACTIVE, FINISHED, NO_POLICY, PAUSED, STOPPED, Crawl, Policy, Skip
@@ -40,7 +41,7 @@ class Crawls:
         self, db: Database, runs: Runs, frontier: Frontier, blobs: Blobs, clock: Clock, policy: Policy = NO_POLICY
     ) -> None:
         self._db, self._runs, self._frontier, self._clock = db, runs, frontier, clock
-        self.files = CrawlFiles(blobs)
+        self.files, self.counting = CrawlFiles(blobs), Counting(frontier)
         self._policy = policy
 
     async def create(

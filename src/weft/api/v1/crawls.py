@@ -65,7 +65,7 @@ async def list_(call: Call) -> Page[CrawlDocument]:
         "limit": asked.limit + 1,
     }
     found = Page.of(await call.app.crawls.all(projects, **wanted), asked.limit, lambda crawl: crawl.id)
-    counts = await asyncio.gather(*(call.app.crawls.counts(crawl.id) for crawl in found.items))
+    counts = await asyncio.gather(*(call.app.crawls.counting.of(crawl) for crawl in found.items))
     pairs = zip(found.items, counts, strict=True)
     return Page(items=[crawl_document(crawl, count) for crawl, count in pairs], next=found.next)
 
