@@ -18,6 +18,7 @@ from weft.app import App, open_app
 from weft.crawl_ports import DONE, HostLease, HostReport, Outcome, Turn
 
 SMALL_KNOWN, SMALL_HOSTS = 10_000, 100
+FEWEST_KNOWN = 1_000_000
 ADDRESSES_PER_HOST = 1_000
 """In the large frontier."""
 BATCH = 50
@@ -105,7 +106,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench frontier", description=__doc__)
     parser.add_argument("--known", type=int, default=1_000_000, help="addresses in the large frontier (1,000,000)")
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only set-ups with all of these words")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.known < FEWEST_KNOWN:
+        parser.error(f"--known is {options.known:,}; it must be at least {FEWEST_KNOWN:,}, or the queues run dry")
+    return options
 
 
 async def measure(setup: Setup, known: int) -> Seen:

@@ -8,6 +8,9 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
+from weft.db.database import Transaction
+from weft.db.plain import Ready
+
 EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
 USED = re.compile(
     r"(?:Index Scan|Index Only Scan)\b.*? using (\w+)|Bitmap Index Scan on (\w+)|USING (?:COVERING )?INDEX (\w+)"
@@ -40,10 +43,18 @@ def statements(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
             found[statement] = values
             kept.append((statement, values[0] if many else values))
 
+    def keep_ready(ready: Ready, tx: Transaction, values: Any) -> tuple[str, Any]:
+        statement, bound = bind(ready, tx, values)
+        keep(None, None, statement, bound, None, False)
+        return statement, bound
+
+    bind = Ready.bound
     event.listen(engine, "before_cursor_execute", keep)
+    Ready.bound = keep_ready  # type: ignore[method-assign, assignment]
     try:
         yield kept
     finally:
+        Ready.bound = bind  # type: ignore[method-assign]
         event.remove(engine, "before_cursor_execute", keep)
 
 

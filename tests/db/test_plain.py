@@ -33,6 +33,14 @@ async def test_a_list_of_any_length_is_one_parameter(db: Database) -> None:
         assert [tuple(row) for row in found] == [(n, f"{n}%s:?") for n in ids if 1 <= n < 8][:3]
 
 
+async def test_values_of_a_list_can_be_looked_up_one_by_one_in_their_order(db: Database) -> None:
+    await fill(db, 10)
+    query = NUMBERED.where(events.c.id.in_(bindparam("ids", expanding=True))).order_by(events.c.id)
+    for ready in (Ready(query, looks_up="ids"), Ready(query.with_for_update(), looks_up="ids")):
+        found = await db.transact(lambda tx, ready=ready: ready.among(tx, "ids", [2, 5, 7, 99], at=3))  # type: ignore[misc]
+        assert [tuple(row) for row in found] == [(5, "5%s:?"), (7, "7%s:?")]
+
+
 async def test_a_list_of_texts_is_compared_byte_by_byte(db: Database) -> None:
     await fill(db, 5)
     ready = Ready(select(events.c.id).where(events.c.kind.in_(bindparam("kinds", expanding=True))))

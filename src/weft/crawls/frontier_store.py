@@ -72,7 +72,8 @@ def add_lines(tx: Transaction, crawl: int, names: Mapping[int, str]) -> None:
 @cache
 def _lines_of() -> Ready:
     among = crawl_hosts.c.host_id.in_(bindparam("ids", expanding=True))
-    return Ready(select(crawl_hosts.c.host_id).where(crawl_hosts.c.crawl_id == bindparam("crawl"), among))
+    query = select(crawl_hosts.c.host_id).where(crawl_hosts.c.crawl_id == bindparam("crawl"), among)
+    return Ready(query, looks_up="ids")
 
 
 COLUMNS = (
@@ -112,7 +113,7 @@ def lock(tx: Transaction, crawl: int, ids: Collection[int]) -> dict[int, HostLin
 def _lock() -> Ready:
     named = hosts.c.id.in_(bindparam("ids", expanding=True))
     query = select(*COLUMNS).select_from(hosts.join(crawl_hosts, TOGETHER)).where(named).order_by(hosts.c.id)
-    return Ready(in_this_order(query, hosts).with_for_update())
+    return Ready(in_this_order(query, hosts).with_for_update(), looks_up="ids")
 
 
 def due(

@@ -44,7 +44,7 @@ def known(tx: Transaction, crawl: int, keys: Collection[int]) -> set[int]:
 @cache
 def _known() -> Ready:
     among = urls.c.key.in_(bindparam("keys", expanding=True))
-    return Ready(select(urls.c.key).where(urls.c.crawl_id == bindparam("crawl"), among))
+    return Ready(select(urls.c.key).where(urls.c.crawl_id == bindparam("crawl"), among), looks_up="keys")
 
 
 def add(tx: Transaction, crawl: int, found: Iterable[Found], ids: Mapping[str, int], now: Moment) -> None:

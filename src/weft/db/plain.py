@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import BigInteger
+from sqlalchemy import Integer
 from sqlalchemy.exc import DBAPIError
 
 from weft.db.database import Transaction
@@ -27,8 +27,12 @@ Text = tuple[str, tuple[str, ...], Mapping[str, Any]]
 class Ready:
     """A statement, compiled for each kind of database that it is told."""
 
-    def __init__(self, statement: Any) -> None:
-        self._statement = statement
+    def __init__(self, statement: Any, *, looks_up: str = "") -> None:
+        """``looks_up`` is the name of a list of which each value is looked up by itself, and found in an index.
+
+        PostgreSQL may believe that it is quicker to read all of a crawl, as long as it has not analysed the table.
+        """
+        self._statement, self._looks_up = statement, looks_up
         self._texts: dict[str, Text] = {}
 
     def rows(self, tx: Transaction, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -52,11 +56,10 @@ class Ready:
 
     def each(self, tx: Transaction, given: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         """What a question finds for one after another."""
-        sql, order, same = self.text(tx)
         found: list[tuple[Any, ...]] = []
         with _cursor(tx) as cursor:
             for values in given:
-                cursor.execute(sql, tuple([values[name] if name in values else same[name] for name in order]))
+                cursor.execute(*self.bound(tx, values))
                 found += cursor.fetchall()
         return found
 
@@ -86,7 +89,9 @@ class Ready:
     def _compiled(self, dialect: Any) -> Text:
         if dialect.name == "postgresql":
             compiled: Any = self._statement.compile(dialect=dialect)
-            return LIST.sub(lambda found: _any_of(compiled, found[1]), str(compiled)), (), compiled.params
+            if self._looks_up:
+                return _each_of(compiled, self._looks_up), (), compiled.params
+            return LIST.sub(lambda found: f"= ANY({_list(compiled, found[1])})", str(compiled)), (), compiled.params
         with_order = dialect if dialect.positional else type(dialect)(paramstyle="format")
         compiled = self._statement.compile(dialect=with_order)
         return str(compiled), tuple(compiled.positiontup), compiled.params
@@ -113,7 +118,15 @@ def _cursor(tx: Transaction) -> Iterator[Any]:
         cursor.close()
 
 
-def _any_of(compiled: Any, name: str) -> str:
-    """One parameter that is a list, so that the statement is the same however long that is."""
-    kind = "bigint" if isinstance(compiled.binds[name].type, BigInteger) else "text"
-    return f"= ANY(%({name})s::{kind}[])"
+def _each_of(compiled: Any, name: str) -> str:
+    """The same question for each value of the list, in its order."""
+    one = str(compiled).replace(f"IN (__[POSTCOMPILE_{name}])", "= wanted.value")
+    fenced = one if "FOR UPDATE" in one else f"{one} OFFSET 0"  # or it would become one join again
+    wanted = f"unnest({_list(compiled, name)}) AS wanted(value)"
+    return f"SELECT found.* FROM {wanted}, LATERAL ({fenced}) AS found"  # noqa: S608 - statements of our own
+
+
+def _list(compiled: Any, name: str) -> str:
+    """One parameter, so that the statement is the same however long the list is."""
+    kind = "bigint" if isinstance(compiled.binds[name].type, Integer) else "text"
+    return f"%({name})s::{kind}[]"
