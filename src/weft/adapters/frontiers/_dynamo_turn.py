@@ -83,13 +83,18 @@ class DynamoTurn:
             return Kept(True)
         more: list[Item] = []
         if report.want > 0 and not host.is_wanted_by_another(self.crawl, self.now):
-            line = self.table.read([hosts.line_key(self.crawl, host.name)])[hosts.line_key(self.crawl, host.name)]
-            count = self._room(line, report.want, Tally.of(report.outcomes).given)
             told = frozenset(urls.hash_of(each.key) for each in report.outcomes)
-            if count > 0:
-                more, _ = urls.waiting(self.table, self.crawl, line, count, held | told, self.now)
+            more = self._further(host, report.want, Tally.of(report.outcomes).given, held | told)
         self._keep(replace(host, held=held | {item["url_hash"] for item in more}), report, more)
         return Kept(True, [urls.given(item) for item in more])
+
+    def _further(self, host: Host, wanted: int, came: int, not_these: frozenset[str]) -> list[Item]:
+        """What else may be given of a host that is kept."""
+        key = hosts.line_key(self.crawl, host.name)
+        line = self.table.read([key]).get(key)
+        if line is None or (count := self._room(line, wanted, came)) <= 0:
+            return []
+        return urls.waiting(self.table, self.crawl, line, count, not_these, self.now)[0]
 
     def _keep(self, host: Host, report: HostReport, more: Sequence[Item]) -> None:
         tally = Tally.of(report.outcomes).gave(len(more))
