@@ -40,7 +40,6 @@ from weft.equipment import (
     open_shelf,
     open_table,
 )
-from weft.fetching.proxies import Proxies
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
 from weft.intake.receiver import Receiver
@@ -85,6 +84,7 @@ from weft.workers.workers import Workers
 
 if TYPE_CHECKING:
     from weft.crawls.crawls import Crawls
+    from weft.fetching.proxies import Proxies
 
 HEAR_SECONDS = 0.2
 """How long a broker is waited for to know whether it answers."""
@@ -142,7 +142,6 @@ class App:
     letters: Letters
     webhooks: Webhooks
     courier: Courier
-    proxies: Proxies
     receivers: list[Receiver] = field(default_factory=list)
     """Those that this process takes messages with."""
     keeping: asyncio.Task[None] | None = None
@@ -158,6 +157,13 @@ class App:
             policy = door_policy(self.config)
             self.opened_crawls = Crawls(self.db, self.runs, self.frontier, self.blobs, self.clock, policy)
         return self.opened_crawls
+
+    @property
+    def proxies(self) -> Proxies:
+        """Loaded as seldom."""
+        from weft.fetching.proxies import Proxies
+
+        return Proxies(self.db, self.secrets, self.clock)
 
     async def ping(self) -> None:
         """Raise where the database does not answer."""
@@ -203,8 +209,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
-    frontier, proxies, tasks = open_frontier(config, db, clock), Proxies(db, secrets, clock), _tasks(db, runs, clock)
-    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, proxies, clock), clock)
+    frontier, tasks = open_frontier(config, db, clock), Tasks(db, runs, clock, check_spec)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, secrets, clock), clock)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(
         config=config,
@@ -255,12 +261,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         letters=Letters(db, intake.resubmit, clock),
         webhooks=Webhooks(db, sealer, clock),
         courier=Courier(db, sealer, Leader(db, "courier", me()), clock, Guard(config.allowed_network_set)),
-        proxies=proxies,
     )
-
-
-def _tasks(db: Database, runs: Runs, clock: Clock) -> Tasks:
-    return Tasks(db, runs, clock, check_spec)
 
 
 def _deliverer(config: Config, db: Database, secrets: Secrets, clock: Clock) -> Deliverer:

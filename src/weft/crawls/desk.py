@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft import crawl_spec, events
+from weft.access.secrets import Secrets
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import Frontier, Kept, Turn, Turned
 from weft.crawl_spec import CrawlSpec
@@ -22,7 +23,7 @@ from weft.crawls.spider_keys import is_of_spider
 from weft.db.database import Database, Transaction
 from weft.errors import FrontierLost, Invalid, LeaseLost
 from weft.events import Fact
-from weft.fetching.proxies import Proxies
+from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
 from weft.items import collect_store
 from weft.projects import store as projects
 
@@ -42,15 +43,15 @@ class _Share:
 class Desk:
     """Any number of them may work at once: the frontier and the database decide."""
 
-    def __init__(self, db: Database, frontier: Frontier, proxies: Proxies, clock: Clock) -> None:
-        self._db, self._frontier, self._proxies, self._clock = db, frontier, proxies, clock
+    def __init__(self, db: Database, frontier: Frontier, secrets: Secrets, clock: Clock) -> None:
+        self._db, self._frontier, self._secrets, self._clock = db, frontier, secrets, clock
         self._looked_at: dict[int, Moment] = {}
 
     async def turn(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
         """Make a turn for a run that the worker holds. Raises ``LeaseLost`` where it does not."""
         if asked.proxies is not None:
             project = await self._db.glance(lambda tx: _project_of(tx, worker_id, run_id, attempt))
-            return CrawlTurned(0, proxies=await self._proxies.turn(project, asked.proxies))
+            return CrawlTurned(0, proxies=await self._ways(project, asked.proxies))
         share = await self._share(worker_id, run_id, attempt, asked.crawl)
         crawl = share.crawl
         if crawl.state == ACTIVE and not crawl.seeded:
@@ -70,6 +71,11 @@ class Desk:
             stop, reason = FINISHED, await self._why_over(crawl)
             await self._end(crawl, reason)
         return CrawlTurned(crawl.id, turned, stop, reason)
+
+    async def _ways(self, project: str, asked: ProxyTurn) -> ProxyTurned:
+        from weft.fetching.proxies import Proxies  # a process that uses none does not load it
+
+        return await Proxies(self._db, self._secrets, self._clock).turn(project, asked)
 
     async def _share(self, worker_id: int, run_id: int, attempt: int, asked: int) -> _Share:
         holder = f"{run_id}:{attempt}"
