@@ -43,6 +43,8 @@ async def test_an_exchange_is_what_was_sent_and_what_came(egress: Egress) -> Non
         (b"gzip", gzip.compress(TEXT)),
         (b"x-gzip", gzip.compress(TEXT) + b"\x00rest that is none"),
         (b"gzip", gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])),
+        (b"gzip", gzip.compress(TEXT[: len(TEXT) // 2]) + gzip.compress(TEXT[len(TEXT) // 2 :])),
+        (b"gzip", gzip.compress(TEXT) + b"rest that is none"),
         (b"deflate", zlib.compress(TEXT)),
         (b"deflate", zlib.compress(TEXT)[2:-4]),
         (b"gzip, deflate", zlib.compress(gzip.compress(TEXT))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import zlib
 from types import ModuleType
 from typing import Any, Protocol
@@ -21,8 +22,12 @@ except ImportError:
     _brotli = None
 
 MOST_LAYERS = 2
+MOST_TIMES = 1_032
+"""How much larger than its compressed form anything can be."""
 MOST_MEMBERS = 1_000
 """Pieces that a gzip body may be put together of."""
+_member = re.compile(rb"\x1f\x8b\x08").search
+"""How each of them begins; a pattern finds it in half the time."""
 _NONE = ("", "identity")
 _ERRORS: tuple[type[Exception], ...] = (zlib.error, _zlib.error, *([_brotli.error] if _brotli is not None else []))
 
@@ -61,6 +66,18 @@ class Decoder:
         for layer, made in zip(self._layers, self._made, strict=True):
             if made and not layer.ended:
                 raise NoAnswer("cut", "the compressed body has no end")
+
+
+def at_once(data: bytes, largest: int) -> bytes | None:
+    """A small gzip body decompressed in one step, which takes half the time; None: it may be more than one can say."""
+    if len(data) * MOST_TIMES > largest or _member(data, 3):
+        return None
+    size = int.from_bytes(data[-4:], "little")
+    try:
+        made: bytes = _zlib.decompress(data, 31, min(size, largest) or 1)
+    except _ERRORS:
+        return None
+    return made if len(made) == size else None  # something stands behind it
 
 
 def layers(encoding: str) -> list[Layer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import BinaryIO
 
-from weft.fetching.decoding import Decoder, layers
+from weft.fetching.decoding import Decoder, at_once, layers
 from weft.fetching.exchange import NoAnswer
 
 MOST_HEADERS = 200
@@ -112,6 +112,8 @@ class Incoming:
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         if not self._compressed or not raw:
             return raw, raw
+        if self._decoder is None and self._compressed == b"gzip" and (body := at_once(raw, self._largest)) is not None:
+            return raw, body
         if self._decoder is None:
             self._stream()
         assert self._decoder is not None
