@@ -1,6 +1,7 @@
 """Who of the hosts that are held may be asked next."""
 
 import asyncio
+import gc
 
 from tests.waiting import eventually
 from weft.clock import SECOND, Moment
@@ -94,3 +95,14 @@ async def test_a_host_becomes_due_while_another_keeps_a_fetcher_waiting() -> Non
     for task in fetchers:
         task.cancel()
     await asyncio.gather(*fetchers, return_exceptions=True)
+
+
+async def test_hosts_that_are_gone_take_no_memory_however_late_they_were_due() -> None:
+    bench = workbench(delay_seconds=1.0)
+    first = bench.add(lease("first"), steady())
+    for number in range(1_000):
+        bench.remove(bench.add(lease(f"late{number}", next_at=steady() + 86_400 * SECOND), steady()))
+    assert sum(isinstance(each, Held) for each in gc.get_objects()) < 200
+    taken = bench.take()
+    assert taken is not None
+    assert taken[0] is first

@@ -22,6 +22,8 @@ from weft.crawls.steady import steady
 
 FOR_EVER: Moment = 2**62
 MOST_ADDRESSES = 10_000
+SPARE = 100
+"""Places of the heap that may be of hosts that are gone."""
 FEWEST, MOST = 8, 2_000
 """How many addresses of a host are held ahead."""
 
@@ -109,6 +111,9 @@ class Workbench:
         held.gone = True
         if self.hosts.get(held.name) is held:
             del self.hosts[held.name]
+        if len(self._heap) > 2 * len(self.hosts) + SPARE:  # those that are gone may not be due for days
+            self._heap = [each for each in self._heap if not each[2].gone]
+            heapq.heapify(self._heap)
 
     def place(self, held: Held) -> None:
         """Put a host into the heap where it belongs there; call it after every change."""
