@@ -117,7 +117,8 @@ class Delivery:
     async def run_forever(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+                async with asyncio.timeout(LOOK_SECONDS):  # wait_for loses a cancellation that comes with the news
+                    await self._news.wait()
             except TimeoutError:
                 pass
             self._news.clear()
