@@ -8,6 +8,7 @@ import hashlib
 import warnings
 import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +234,15 @@ def test_a_payload_digest_is_that_of_the_body_as_it_stands_there(tmp_path: Path)
     told = next(each for each in records(file) if each["type"] == "response")["headers"]["warc-payload-digest"]
 
     assert told == "sha1:" + base64.b32encode(hashlib.sha1(MANY[1].raw_body).digest()).decode()  # noqa: S324
+
+
+def test_no_login_and_no_cookie_is_kept_in_a_file_that_others_get(tmp_path: Path) -> None:
+    asked = (
+        b"GET /token:1?cookie=a:b HTTP/1.1\r\nhost: site.example\r\nauthorization: Basic aGlkZGVu\r\naccept: */*\r\n"
+        b"X-Shop-Token: hidden\r\ncookie: session=hidden\r\nproxy-authorization: Basic aGlkZGVu\r\n\r\n"
+    )
+    [file] = written(tmp_path, [replace(exchange(TEXT), request=asked)])
+    kept = gzip.decompress(file.read_bytes())
+    assert b"\r\n\r\nGET /token:1?cookie=a:b HTTP/1.1\r\nhost: site.example\r\naccept: */*\r\n\r\n" in kept
+    assert b"hidden" not in kept
+    assert b"aGlkZGVu" not in kept

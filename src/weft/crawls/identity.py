@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 
 from weft import __version__
 from weft.crawl_spec import CrawlSpec
 from weft.fetching.urls import canonical, host_of
 
-PRIVATE = frozenset(("authorization", "cookie", "x-api-key"))
-"""Headers that only the hosts of the seeds get."""
+PRIVATE = "auth|cookie|key|passw|secret|session|token"
+"""Headers with one of these in their names are secrets: only the hosts of the seeds get them, no file keeps them."""
+
+_is_private = re.compile(PRIVATE).search
+_private_lines = re.compile(rb"(?i)(?<=\n)[\w-]*(?:%b)[\w-]*:[^\r\n]*\r\n" % PRIVATE.encode())
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -37,7 +41,12 @@ def identity(spec: CrawlSpec, contact: str) -> Identity:
     seeds = {host_of(url) for each in (*spec.urls, *spec.sitemaps) if (url := canonical(each)) is not None}
     return Identity(
         f"{fetching.user_agent or f'weft/{__version__}'} (+{contact})",
-        tuple((name, value) for name, value in given.items() if name not in PRIVATE),
-        tuple((name, value) for name, value in given.items() if name in PRIVATE),
+        tuple((name, value) for name, value in given.items() if not _is_private(name)),
+        tuple((name, value) for name, value in given.items() if _is_private(name)),
         frozenset(seeds),
     )
+
+
+def without_secrets(request: bytes) -> bytes:
+    """The head of a request as strangers may see it: without logins, also those for proxies, and cookies."""
+    return _private_lines.sub(b"", request)

@@ -21,6 +21,7 @@ from isal import isal_zlib
 from weft import __version__
 from weft.clock import now
 from weft.crawls.cdxj import line_of
+from weft.crawls.identity import without_secrets
 from weft.crawls.warc_names import FOLDER, OPEN
 from weft.fetching.exchange import Exchange
 
@@ -92,7 +93,7 @@ class WarcWriter:
             b"request",
             b"WARC-Record-ID: %b\r\n%bWARC-Concurrent-To: %b\r\n" % (self._id(), about, ours),
             b"application/http; msgtype=request",
-            exchange.request,
+            without_secrets(exchange.request),
         )
         self._note(exchange, record, payload)
         self._append(record + packed(asked))
