@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from weft import errors, ports
+from weft import crawl_ports, errors, ports
 from weft.adapters import registry
 from weft.cli.main import COMMANDS
 from weft.config import Config
@@ -138,7 +138,7 @@ def test_the_reference_has_every_error_with_its_codes() -> None:
 def protocols() -> dict[str, list[str]]:
     """The methods of every port, as they are written down."""
     found = {}
-    for node in ast.parse(inspect.getsource(ports)).body:
+    for node in [*ast.parse(inspect.getsource(ports)).body, *ast.parse(inspect.getsource(crawl_ports)).body]:
         if isinstance(node, ast.ClassDef) and any(isinstance(b, ast.Name) and b.id == "Protocol" for b in node.bases):
             found[node.name] = [
                 each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
