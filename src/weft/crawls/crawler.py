@@ -29,7 +29,7 @@ from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.talk import HungUp, Talk
 from weft.crawls.traps import Traps
-from weft.crawls.visits import Visits
+from weft.crawls.visits import PASSING, REFUSALS, Visits
 from weft.crawls.warc import WarcWriter
 from weft.crawls.ways_out import put_off, way_out
 from weft.crawls.workbench import Errand, Held, Workbench
@@ -214,6 +214,8 @@ class Crawler:
         self._asking.answered(exchange)
         if held.gone:
             return
+        if exchange.status in REFUSALS or exchange.status in PASSING:
+            self._complain(held, work.url, f"the answer has status {exchange.status}")
         if not isinstance(work, Errand):
             self._visits.arrived(held, work, exchange)
         elif work.is_probe:
@@ -221,13 +223,16 @@ class Crawler:
         else:
             self._errands.arrived(held, work, exchange)
 
-    def _missed(self, held: Held, work: Given | Errand, problem: NoAnswer) -> None:
-        """Nobody knows whether the host has seen the request, or when."""
+    def _complain(self, held: Held, url: str, sentence: str) -> None:
         at = steady()
-        held.manners.wait_one_delay(at)
         if at - held.complained_at > COMPLAIN_EVERY:
             held.complained_at = at
-            log.info("%s: %s", work.url, problem)
+            log.info("%s: %s", url, sentence)
+
+    def _missed(self, held: Held, work: Given | Errand, problem: NoAnswer) -> None:
+        """Nobody knows whether the host has seen the request, or when."""
+        held.manners.wait_one_delay(steady())
+        self._complain(held, work.url, str(problem))
         if isinstance(problem, PutOff) and not isinstance(work, Errand):
             put_off(held, work, problem, self._spec.fetching.retries, self._ledger, self.stats)
         elif not isinstance(work, Errand):
