@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import BigInteger, bindparam, insert, select, text, update
 
+from tests.conftest import plain_engine
 from tests.db.acting import event_row
 from tests.db.test_bulk import kept
 from weft.db import schema
@@ -129,3 +130,29 @@ async def test_changes_that_are_too_long_for_one_statement_are_all_made(db: Data
     assert [(row["data"][0], len(row["data"])) for row in await kept(db)] == [
         (chr(97 + n), 2_000_000) for n in range(9)
     ]
+
+
+CONNECTIONS = {
+    "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mariadb": "SELECT id FROM information_schema.PROCESSLIST WHERE db = DATABASE() AND id <> CONNECTION_ID()",
+}
+END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+
+
+def cut_all(url: str) -> int:
+    """End every connection to a database but this one; return how many there were."""
+    engine = plain_engine(url)
+    with engine.connect() as connection:
+        found = connection.execute(text(CONNECTIONS[engine.dialect.name])).scalars().all()
+        for each in found:
+            connection.execute(text(END[engine.dialect.name].format(each)))
+    return len(found)
+
+
+@pytest.mark.parametrize("database_kind", ["postgres", "mariadb"], indirect=True)
+async def test_a_connection_that_was_lost_is_replaced(db: Database, database_url: str) -> None:
+    await fill(db, 3)
+    ready = Ready(select(events.c.id).where(events.c.at >= bindparam("at")).order_by(events.c.id))
+    assert len(await db.transact(lambda tx: ready.rows(tx, {"at": 1}))) == 2
+    assert cut_all(database_url) >= 1
+    assert len(await db.transact(lambda tx: ready.rows(tx, {"at": 1}))) == 2
