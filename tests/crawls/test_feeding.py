@@ -13,6 +13,7 @@ from tests.servers import Server
 from weft.adapters.brokers.resp import Address, Connection
 from weft.app import App
 from weft.crawl_ports import DONE, QUEUED, HostLease, HostReport, Outcome, Turn
+from weft.crawls.measuring import measured
 from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.errors import FrontierLost
 from weft.runs.model import Lease
@@ -97,3 +98,9 @@ async def lose_all(server: Server, prefix: str) -> None:
     for key in await connection.call("KEYS", f"{prefix}*"):
         await connection.call("DEL", key)
     await connection.close()
+
+
+async def test_crawls_are_left_out_of_the_numbers_while_their_frontier_is_away(another_app: OpenApp) -> None:
+    app = await another_app(frontier="redis://127.0.0.1:1/0", **POLICY)
+    await app.crawls.create("shop", {"urls": [SEED]})
+    assert await measured(app.db, app.crawls) == []

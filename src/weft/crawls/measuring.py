@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from weft.crawl_ports import Counts
@@ -10,6 +11,9 @@ from weft.crawls.crawls import Crawls
 from weft.crawls.model import Crawl
 from weft.crawls.stats import ASKS, ASKS_MET, FETCH_SECONDS, RESPONSES
 from weft.db.database import Database
+from weft.errors import FrontierDown
+
+log = logging.getLogger(__name__)
 
 MOST = 50
 """Crawls that numbers are told of; those that are going on come first."""
@@ -39,9 +43,13 @@ class Measured:
 
 
 async def measured(db: Database, crawls: Crawls) -> list[Measured]:
-    """Every crawl that is going on or rests, as far as they are not too many."""
+    """Every crawl that is going on or rests, as far as they are not too many; none while the frontier is away."""
     unsettled = await db.read(lambda tx: list_store.unsettled(tx, MOST))
-    return [await _measured(db, crawls, crawl_id) for crawl_id in unsettled]
+    try:
+        return [await _measured(db, crawls, crawl_id) for crawl_id in unsettled]
+    except FrontierDown as problem:
+        log.warning("crawls cannot be counted", extra={"why": str(problem)})
+        return []
 
 
 async def _measured(db: Database, crawls: Crawls, crawl_id: int) -> Measured:
