@@ -100,7 +100,10 @@ class Hosts:
             arrivals.append(arrival := Arrival(at))
             await asyncio.sleep(random.uniform(0.0, LONGEST_ANSWER_SECONDS))
             arrival.left_at = time.time()
-            line.send(b"!")
+            try:
+                line.send(b"!")
+            except OSError:  # who asked is gone already
+                arrival.left_at = 0.0
 
 
 async def _arrived(line: socket.socket) -> float | None:
@@ -118,15 +121,6 @@ async def _arrived(line: socket.socket) -> float | None:
     return float(seconds + nanoseconds / 1e9)
 
 
-async def ask(host: int, port: int) -> None:
-    reader, writer = await asyncio.open_connection(address_of(host), port)
-    try:
-        writer.write(b"?")
-        await reader.read(1)
-    finally:
-        writer.transport.abort()
-
-
 async def work(order: dict[str, Any]) -> None:
     """Ask hosts at random, on several lines, until we are ended."""
     logging.disable()
@@ -136,10 +130,16 @@ async def work(order: dict[str, Any]) -> None:
     async def go_on() -> None:
         while True:
             host = random.choice(order["hosts"])
-            async with turns.under_way([key_of(host)], key_of(host), DEADLINE_SECONDS):
-                with suppress(OSError, TimeoutError):
-                    async with asyncio.timeout(DEADLINE_SECONDS):
-                        await ask(host, order["port"])
+            reader, writer = await asyncio.open_connection(address_of(host), order["port"])
+            try:
+                async with turns.under_way([key_of(host)], key_of(host), DEADLINE_SECONDS):
+                    writer.write(b"?")  # at once: nothing else comes between the check and this
+                    with suppress(OSError, TimeoutError):
+                        async with asyncio.timeout(DEADLINE_SECONDS):
+                            await reader.read(1)
+                    writer.transport.abort()
+            finally:
+                writer.transport.abort()
 
     async with asyncio.TaskGroup() as group:
         for _ in range(order["lines"]):

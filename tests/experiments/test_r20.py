@@ -25,5 +25,6 @@ def test_requests_over_a_limit_and_beside_others_are_counted() -> None:
     together = [Arrival(100.0, 100.5), Arrival(100.2, 100.3), Arrival(101.0, 101.1)]
     assert r20.excess(together, Rate(1.0, 1.0)) == 1
     assert r20.excess(together, Rate(1.0, 2.0)) == 0
+    assert r20.excess([*together, Arrival(101.1)], Rate(1.0, 2.0)) == 1
     assert r20.crowding(together, Rate(1.0, 1.0, at_once=1)) == 1
     assert r20.too_early([Arrival(102.0), Arrival(104.0)], Rate(1.0), 100.0) == 1
