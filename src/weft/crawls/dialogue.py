@@ -136,7 +136,8 @@ class Dialogue:
         """Whether a host is given back: nothing is left of it, or it must be left alone for long."""
         if held.busy or held.fetching_robots:
             return False
-        if held.manners.due() - at > FAR:
+        far = FAR if held.errand is None else FAR + held.manners.delay  # an errand that is given up begins anew
+        if held.manners.due() - at > far:
             return True
         return held.leaving or (held.spent and not held.queue and not held.outcomes and held.errand is None)
 

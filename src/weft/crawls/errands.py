@@ -146,5 +146,6 @@ class Errands:
         known[origin] = kept
         self._allowances.learn(origin, kept, text)
         held.allowances.pop(origin, None)
-        held.manners.crawl_delay = 0.0
+        others = (each.rules for each in held.allowances.values())
+        held.manners.crawl_delay = max((rules.crawl_delay for rules in others if rules is not None), default=0.0)
         held.saved = False

@@ -133,7 +133,7 @@ class Manners:
         """The host says that it has too much (429 or 503), perhaps until when."""
         state = self.state
         if retry_after is not None:
-            self.block(at + seconds(min(retry_after, LONGEST_RETRY_AFTER_SECONDS)) + A_LITTLE)
+            self.block(at + seconds(retry_after) + A_LITTLE)
             return
         if at - max(state.troubled_at, state.blocked_until) > QUIET:
             state.rests = 0
@@ -178,12 +178,16 @@ def rest(times: int) -> Moment:
 
 
 def retry_after(value: bytes, at: Moment) -> float | None:
-    """Seconds to wait by a Retry-After header, which names seconds or a date; None where it is neither."""
+    """Seconds to wait by a Retry-After header, which names seconds or a date; None where it is neither.
+
+    Nobody is left alone for ever because of one answer.
+    """
     text = value.decode("latin-1").strip()
     if text.isascii() and text.isdigit() and len(text) < 12:
-        return float(text)
+        return min(float(text), LONGEST_RETRY_AFTER_SECONDS)
     try:
         until = parsedate_to_datetime(text)
-    except (ValueError, TypeError):
+        left = (moment(until.replace(tzinfo=until.tzinfo or UTC)) - at) / SECOND
+    except (ValueError, TypeError, OverflowError):
         return None
-    return max(0.0, (moment(until.replace(tzinfo=until.tzinfo or UTC)) - at) / SECOND)
+    return min(max(0.0, left), LONGEST_RETRY_AFTER_SECONDS)

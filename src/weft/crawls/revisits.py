@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from weft.clock import Moment, moment, seconds
 from weft.crawl_spec import Revisit
@@ -42,3 +43,11 @@ def lastmod(text: str) -> Moment:
     except ValueError:
         return 0
     return max(0, moment(named.replace(tzinfo=named.tzinfo or UTC)))
+
+
+def http_date(value: bytes) -> Moment:
+    """The moment that a header such as Last-Modified names; 0 where it is none."""
+    try:
+        return moment(parsedate_to_datetime(value.decode("latin-1"))) if value else 0
+    except (ValueError, TypeError, OverflowError):
+        return 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 import xxhash
 
-from weft.clock import SECOND, Moment, moment, seconds
+from weft.clock import SECOND, Moment, seconds
 from weft.crawl_ports import DONE, FAILED, QUEUED, SKIPPED, Given, Outcome
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import revisits, sitemaps
@@ -229,8 +228,10 @@ class Visits:
     def _redirected(self, given: Given, exchange: Exchange, carries: Carried, location: bytes, at: Moment) -> Outcome:
         self._archive(exchange, "")
         targets = self.reader.spelling.resolve(exchange.url, [location.decode("utf-8", "replace").strip()])
-        state, reason = DONE, "redirect"
-        if carries.hops >= self.spec.fetching.redirects or not targets:
+        state, reason, is_around = DONE, "redirect", targets == [given.url]
+        if is_around and given.tries < self.spec.fetching.retries:  # a site may want to see its cookie first
+            return Outcome(given.key, QUEUED, reason, exchange.status, at, given.tries + 1)
+        if carries.hops >= self.spec.fetching.redirects or not targets or is_around:
             state, reason = FAILED, "redirects" if targets else "redirect_nowhere"
         else:
             onward = Carried(carries.hops + 1, carries.sitemap, carries.lastmod)
@@ -269,9 +270,12 @@ class Visits:
         """The outcome of a visit that went well, and when the next one is."""
         policy, interval, next_at = self.spec.revisit, 0.0, 0
         if policy.policy != "none":
-            age = (at - (carries.lastmod or _http_date(exchange.header(b"last-modified")))) / SECOND
+            age = (at - (carries.lastmod or revisits.http_date(exchange.header(b"last-modified")))) / SECOND
             interval = revisits.next_interval(policy, given.interval, changed, age)
             state, next_at = QUEUED, revisits.next_visit(at, interval)
+        validators = conditions.validators(exchange) if changed is not False else (given.etag, given.last_modified)
+        if state == SKIPPED:  # whoever puts it back in line wants all of it
+            validators, digest = ("", ""), ""
         return Outcome(
             given.key,
             state,
@@ -280,7 +284,7 @@ class Visits:
             next_at,
             0,
             at,
-            *(conditions.validators(exchange) if changed is not False else (given.etag, given.last_modified)),
+            *validators,
             digest,
             interval,
             len(exchange.raw_body),
@@ -289,12 +293,3 @@ class Visits:
     def _archive(self, exchange: Exchange, digest: str) -> None:
         if self.warc is not None:
             self.warc.write(exchange, digest)
-
-
-def _http_date(value: bytes) -> Moment:
-    if not value:
-        return 0
-    try:
-        return moment(parsedate_to_datetime(value.decode("latin-1")))
-    except (ValueError, TypeError):
-        return 0

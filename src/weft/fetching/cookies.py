@@ -135,7 +135,7 @@ def _end(said: dict[str, str], time: Moment) -> Moment | None:
     """When a cookie ends; None: with the crawl."""
     latest = time + seconds(LONGEST_SECONDS)
     age = said.get("max-age", "")
-    if age.removeprefix("-").isdigit():
+    if age.isascii() and age.removeprefix("-").isdigit():
         return 0 if age.startswith("-") else min(time + seconds(int(age[:12])), latest)
     try:
         return min(moment(parsedate_to_datetime(said["expires"].replace("-", " "))), latest)

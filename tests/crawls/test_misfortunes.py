@@ -1,0 +1,110 @@
+"""What goes wrong while a process crawls, and that no page is lost by it and nobody is asked too often."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from experiments.answering import Asked, Said
+from experiments.clerk import CRAWL
+from tests.crawls.exchanges import exchange
+from tests.crawls.test_crawler import SMALL, Begin, begin, database_kind, pages
+from weft.clock import SECOND
+from weft.crawl_ports import Given, HostLease
+from weft.crawl_spec import CrawlSpec, Fetching, Politeness, Scope
+from weft.crawls.errands import Errands
+from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS
+from weft.crawls.steady import steady
+from weft.crawls.workbench import Errand, Held, Workbench
+
+__all__ = ["begin", "database_kind"]
+
+HTTP, HTTPS = "http://site.example", "https://site.example"
+
+
+def held_and_errands(*urls: str, **terms: Any) -> tuple[Held, Errands]:
+    """A host that is held, of which these addresses are to be fetched."""
+    spec = CrawlSpec(urls=urls, politeness=Politeness(**terms))
+    errands = Errands(spec, "weft", lambda *_: None, lambda *_: None, lambda _: None)
+    given = [Given(number, url) for number, url in enumerate(urls)]
+    return Workbench(spec, errands.admit).add(HostLease("site.example", 1, given), steady()), errands
+
+
+def answers_robots(text: str) -> Callable[[Held, Errands, str], None]:
+    def answer(held: Held, errands: Errands, origin: str) -> None:
+        admitted = errands.admit(held, steady())
+        assert admitted == Errand(origin, f"{origin}/robots.txt")
+        errands.arrived(held, admitted, exchange(text, f"{origin}/robots.txt", content_type="text/plain"))
+
+    return answer
+
+
+def test_the_delay_that_one_origin_of_a_host_asks_for_outlives_the_robots_txt_of_the_other() -> None:
+    held, errands = held_and_errands(f"{HTTPS}/1", f"{HTTP}/2", f"{HTTPS}/3")
+    answers_robots("User-agent: *\nCrawl-delay: 20")(held, errands, HTTPS)
+    assert isinstance(errands.admit(held, steady()), Given)
+    answers_robots("User-agent: *\nAllow: /")(held, errands, HTTP)
+    assert isinstance(errands.admit(held, steady()), Given)
+    assert held.manners.delay >= 20 * SECOND
+
+
+@pytest.mark.parametrize("told", ["99999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_a_robots_txt_that_asks_to_come_back_in_a_thousand_years_is_asked_for_again_in_a_week(told: str) -> None:
+    held, errands = held_and_errands(f"{HTTP}/1")
+    asked = errands.admit(held, steady())
+    assert isinstance(asked, Errand)
+    errands.arrived(held, asked, exchange(url=asked.url, status=503, headers=(("Retry-After", told),)))
+    assert held.manners.due() - steady() <= (LONGEST_RETRY_AFTER_SECONDS + 1) * SECOND
+
+
+async def test_a_robots_txt_that_is_elsewhere_is_found_however_long_the_delay_is(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.crawls.dialogue.FAR", SECOND // 20)  # a host that must wait longer is given back
+    moved = Said(301, headers={"Location": "/rules.txt"})
+
+    def answer(asked: Asked) -> Said:
+        return moved if asked.path == "/robots.txt" else pages({"/": []}, **{"/rules.txt": Said()})(asked)
+
+    scene = await begin(answer, politeness=Politeness(delay_seconds=0.3))
+    assert (await scene.crawl()).reason == "finished"
+    assert scene.site.paths() == ["/robots.txt", "/rules.txt", "/"]
+
+
+async def test_a_page_that_wants_to_see_its_cookie_first_is_fetched_once_it_has_it(begin: Begin) -> None:
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/robots.txt" or "seen=1" in asked.headers.get("cookie", ""):
+            return pages(SMALL)(asked)
+        return Said(302, headers={"Location": asked.path, "Set-Cookie": "seen=1; Path=/"})
+
+    scene = await begin(answer)
+    assert (await scene.crawl()).reason == "finished"
+    assert scene.kept() == sorted(SMALL)
+
+
+async def test_a_page_that_leads_to_itself_for_ever_fails(begin: Begin) -> None:
+    around = Said(302, headers={"Location": "/around"})
+    scene = await begin(pages({"/": ["/around"]}, **{"/around": around}), fetching=Fetching(retries=2))
+    assert (await scene.crawl()).reason == "finished"
+    assert scene.site.paths().count("/around") == 3
+    assert await scene.state_of("/around") == ("failed", "redirects")
+
+
+async def test_a_page_that_was_skipped_and_is_put_back_in_line_is_kept_although_it_has_not_changed(
+    begin: Begin,
+) -> None:
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/robots.txt":
+            return Said(404)
+        if "if-none-match" in asked.headers:
+            return Said(304)
+        page = b"<html><head><meta name=robots content=noindex></head><body>text</body></html>"
+        return Said(200, page, {"Content-Type": "text/html", "ETag": '"1"'})
+
+    scene = await begin(answer, scope=Scope(noindex=True))
+    await scene.crawl()
+    assert await scene.state_of("/") == ("skipped", "noindex")
+    await scene.clerk.frontier.requeue(CRAWL, "skipped")
+    scene.spec = CrawlSpec(urls=scene.spec.urls, politeness=scene.spec.politeness, keeping=scene.spec.keeping)
+    await scene.crawl()
+    assert scene.kept() == ["/"]
