@@ -201,7 +201,7 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
     try:
         read = msgspec.convert(dict(spec), CrawlSpec)
     except msgspec.ValidationError as problem:
-        raise Invalid("the spec of crawl", _shown(spec), f"it is not one: {problem}") from problem
+        raise _refusal(spec, str(problem)) from problem
     if not read.urls and not read.sitemaps and not read.crawl and read.tier != "fetch":
         raise Invalid("crawl.urls", read.urls, "it must have at least one address to begin with")
     for field in ("scope.allow", "scope.deny", "traps.drop_parameters"):
@@ -221,6 +221,31 @@ def _check_pattern(field: str, pattern: str) -> None:
         raise Invalid(field, pattern, f"it must be a regular expression ({problem})") from problem
 
 
-def _shown(spec: Mapping[str, Any]) -> str:
-    """Without what may be secret."""
-    return ", ".join(str(name) for name in spec)
+_UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`")
+_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)
+
+
+def _refusal(spec: Mapping[str, Any], problem: str) -> Invalid:
+    """Which field is wrong and what it must be; a value is not shown, because it may be secret."""
+    found = _PLACE.match(problem)
+    what, field = (found["what"], found["field"] or "") if found else (problem, "")
+    part = f"crawl.{field}".rstrip(".")
+    if unknown := _UNKNOWN.search(what):
+        known = _part(field).__struct_fields__
+        return Invalid(f"a field of {part}", unknown["name"], f"the fields of {part} are {', '.join(known)}")
+    shown = spec.get(field) if field in ("urls", "sitemaps", "follow", "tier", "spread") else "not one"
+    return Invalid(part, shown, what[:1].lower() + what[1:])
+
+
+def _part(field: str) -> type[Part]:
+    """The part of a spec that a field is in."""
+    parts: dict[str, type[Part]] = {
+        "scope": Scope,
+        "budget": Budget,
+        "politeness": Politeness,
+        "fetching": Fetching,
+        "traps": Traps,
+        "keeping": Keeping,
+        "revisit": Revisit,
+    }
+    return Field if field.startswith("keeping.fields") else parts.get(field, CrawlSpec)

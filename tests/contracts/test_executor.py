@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.executing import Log, attempt
 from tests.spiders import project, ready
 from weft.adapters.registry import executor_kinds, open_executor
+from weft.clock import now, seconds
+from weft.crawl_ports import Turned
+from weft.crawls import line
+from weft.crawls.model import Answer, CrawlTurned, Policy, Question
 from weft.errors import Invalid
 from weft.ports import Executor, Prepares, ReadyCode
 
@@ -53,6 +59,14 @@ CASES = {
         endless={"spider": "endless"},
         wrong={"spider": 3},
         wrong_field="spider.spider",
+    ),
+    "crawl": Case(
+        succeeds={"urls": ["http://127.0.0.1/"], "fetching": {"contact": "weft@weft.example"}},
+        fails={"urls": ["http://127.0.0.1/"]},
+        reason="a crawl needs a contact: give fetching.contact or set crawl_contact",
+        endless={"urls": ["http://127.0.0.1/endless"], "fetching": {"contact": "weft@weft.example"}},
+        wrong={"urls": 3},
+        wrong_field="crawl.urls",
     ),
     "http": Case(
         succeeds={"url": "SERVER/"},
@@ -101,6 +115,31 @@ async def server() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
+@asynccontextmanager
+async def frontier(kind: str, folder: Path, spec: dict[str, Any]) -> AsyncIterator[None]:
+    """What a worker has for a kind that asks it for addresses: none are left, or there will be some in an hour."""
+    if kind != "crawl":
+        yield
+        return
+    is_endless = "endless" in spec["urls"][0]
+    left = Turned(next_at=now() + seconds(3600)) if is_endless else Turned()
+    turned = CrawlTurned(1, left, "" if is_endless else "done")
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head, _ = await line.receive(reader)
+                begins = msgspec.json.decode(head, type=Question).asked is None
+                answer = Answer(policy=Policy()) if begins else Answer(turned=turned)
+                await line.send(writer, msgspec.json.encode(answer))
+        except (EOFError, ConnectionError):
+            writer.close()
+
+    folder.mkdir(parents=True, exist_ok=True)
+    async with await asyncio.start_unix_server(talk, folder / line.SOCKET):
+        yield
+
+
 def at(server: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {name: value.replace("SERVER", server) if name == "url" else value for name, value in spec.items()}
 
@@ -112,14 +151,18 @@ def test_every_kind_is_held_to_this_suite() -> None:
 async def test_work_that_goes_well_has_succeeded(
     kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
 ) -> None:
-    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].succeeds), code=code))
+    spec = at(server, CASES[kind].succeeds)
+    async with frontier(kind, tmp_path / "run", spec):
+        ended = await executor.execute(attempt(tmp_path / "run", spec, code=code))
     assert (ended.outcome, ended.reason) == ("succeeded", "")
 
 
 async def test_work_that_goes_wrong_says_why(
     kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
 ) -> None:
-    ended = await executor.execute(attempt(tmp_path / "run", at(server, CASES[kind].fails), code=code))
+    spec = at(server, CASES[kind].fails)
+    async with frontier(kind, tmp_path / "run", spec):
+        ended = await executor.execute(attempt(tmp_path / "run", spec, code=code))
     assert (ended.outcome, ended.reason) == ("failed", CASES[kind].reason)
 
 
@@ -138,11 +181,14 @@ async def test_an_executor_serves_many_at_once(
     kind: str, executor: Executor, server: str, tmp_path: Path, code: ReadyCode
 ) -> None:
     spec = at(server, CASES[kind].succeeds)
-    async with asyncio.TaskGroup() as group:
-        doing = [
-            group.create_task(executor.execute(attempt(tmp_path / str(n), spec, log=Log(), code=code)))
-            for n in range(20)
-        ]
+    async with AsyncExitStack() as stack:
+        for n in range(20):
+            await stack.enter_async_context(frontier(kind, tmp_path / str(n), spec))
+        async with asyncio.TaskGroup() as group:
+            doing = [
+                group.create_task(executor.execute(attempt(tmp_path / str(n), spec, log=Log(), code=code)))
+                for n in range(20)
+            ]
     assert {task.result().outcome for task in doing} == {"succeeded"}
 
 
@@ -166,7 +212,7 @@ async def test_an_executor_that_did_nothing_has_no_open_breaker(executor: Execut
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(Invalid, match=r"^kind is 'spoon'; it must be http, noop, shell or spider$"):
+    with pytest.raises(Invalid, match=r"^kind is 'spoon'; it must be crawl, http, noop, shell or spider$"):
         open_executor("spoon")
 
 
