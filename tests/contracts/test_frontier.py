@@ -375,9 +375,9 @@ async def test_a_report_that_comes_twice_does_no_harm(frontier: Frontier, clock:
     assert again.kept[0].held
     assert await frontier.counts(CRAWL) == before
     assert await release(frontier, held, *outcomes)
-    before = await everything(frontier)
+    whole = await everything(frontier)
     assert not await release(frontier, held, *outcomes)
-    assert await everything(frontier) == before
+    assert await everything(frontier) == whole
 
 
 async def test_a_host_whose_lease_was_lost_on_the_way_comes_back_when_it_ends(
@@ -412,7 +412,7 @@ async def test_what_is_known_of_the_content_comes_with_the_next_visit(frontier: 
     await add(frontier, found("x"))
     held = await lease(frontier)
     then = clock.now + 60 * SECOND
-    told = {"etag": 'W/"1"', "last_modified": "Mon", "digest": "d" * 64, "interval": 60.5, "size": 7}
+    told: dict[str, Any] = {"etag": 'W/"1"', "last_modified": "Mon", "digest": "d" * 64, "interval": 60.5, "size": 7}
     fetched = Outcome(held.urls[0].key, QUEUED, "revisit", 200, then, fetched_at=5, **told)
     await release(frontier, held, fetched)
     clock.now = then
