@@ -1,5 +1,6 @@
 """What goes wrong while a process crawls, and that no page is lost by it and nobody is asked too often."""
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ from experiments.clerk import CRAWL
 from tests.crawls.exchanges import exchange
 from tests.crawls.test_crawler import SMALL, Begin, begin, database_kind, pages
 from weft.clock import SECOND
-from weft.crawl_ports import Given, HostLease
-from weft.crawl_spec import CrawlSpec, Fetching, Politeness, Scope
+from weft.crawl_ports import Given, HostLease, Turn, Turned
+from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Scope
+from weft.crawls.ending import End
 from weft.crawls.errands import Errands
+from weft.crawls.pieces import BESIDES
 from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS
 from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held, Workbench
@@ -108,3 +111,34 @@ async def test_a_page_that_was_skipped_and_is_put_back_in_line_is_kept_although_
     scene.spec = CrawlSpec(urls=scene.spec.urls, politeness=scene.spec.politeness, keeping=scene.spec.keeping)
     await scene.crawl()
     assert scene.kept() == ["/"]
+
+
+async def test_a_page_with_more_links_than_one_question_holds_is_told_in_pieces_and_none_is_lost(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.crawls.crawler.MOST_AT_ONCE_BYTES", 2_000)
+    turns: list[int] = []
+    names = [f"/{one}{two}" for one in "abcdefgh" for two in "abcdefgh"]
+    scene = await begin(pages({"/": names, **{name: [] for name in names}}))
+    taken = scene.clerk.frontier.turn
+
+    async def turn(crawl: int, holder: str, turn: Turn) -> Turned:
+        turns.append(len(turn.found))
+        return await taken(crawl, holder, turn)
+
+    monkeypatch.setattr(scene.clerk.frontier, "turn", turn)
+    assert (await scene.crawl()).reason == "finished"
+    assert scene.kept() == sorted(["/", *names])
+    assert max(turns) * BESIDES < 2_000
+
+
+async def test_where_there_is_no_room_for_raw_pages_the_run_fails_and_its_pages_stay_in_line(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    scene = await begin(pages(SMALL), keeping=Keeping())
+    monkeypatch.setattr("weft.crawls.warc.os.write", full)
+    assert await scene.crawl() == End("failed", "raw pages cannot be kept: No space left on device")
+    assert await scene.state_of("/") == ("queued", "")

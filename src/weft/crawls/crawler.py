@@ -7,8 +7,6 @@ import logging
 import time
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from weft.addresses import Guard
 from weft.clock import SECOND, Moment
 from weft.crawl_ports import Given
@@ -16,13 +14,14 @@ from weft.crawl_spec import CrawlSpec
 from weft.crawls.asking import Asking
 from weft.crawls.carried import Carried
 from weft.crawls.dialogue import Dialogue, Told
-from weft.crawls.ending import FINISHED, LOST, STOPPED, End
+from weft.crawls.ending import FAILED, FINISHED, LOST, STOPPED, End
 from weft.crawls.errands import Errands
 from weft.crawls.identity import identity
 from weft.crawls.ledger import Ledger
 from weft.crawls.model import FINISHED as CRAWL_DONE
 from weft.crawls.model import Answer, Policy, Question
 from weft.crawls.pages import PageReader
+from weft.crawls.pieces import in_pieces
 from weft.crawls.robots import token_of
 from weft.crawls.scope import Scope
 from weft.crawls.stats import Stats
@@ -30,7 +29,7 @@ from weft.crawls.steady import steady
 from weft.crawls.talk import HungUp, Talk
 from weft.crawls.traps import Traps
 from weft.crawls.visits import PASSING, REFUSALS, Visits
-from weft.crawls.warc import WarcWriter
+from weft.crawls.warc import CannotKeep, WarcWriter
 from weft.crawls.ways_out import put_off, way_out
 from weft.crawls.workbench import Errand, Held, Workbench
 from weft.fetching.detours import PutOff
@@ -51,7 +50,7 @@ TOLD_EVERY_SECONDS = 10.0
 COMPLAIN_EVERY: Moment = 60 * SECOND
 """One line for each host that has problems."""
 MOST_AT_ONCE_BYTES = 16 << 20
-"""Of items, in one question."""
+"""In one question."""
 
 
 class Unreadable(NoAnswer):
@@ -86,13 +85,13 @@ class Crawler:
         )
         self._egress = way_out(egress, spec)
         self._news = asyncio.Event()
-        self._stopping = ""
+        self._stopping: End | None = None
         for url in spec.sitemaps:
             self._seed_sitemap(url)
 
-    def stop(self, reason: str = STOPPED) -> None:
+    def stop(self, reason: str = STOPPED, message: str = "") -> None:
         """End soon, and give back what is held."""
-        self._stopping = self._stopping or reason
+        self._stopping = self._stopping or End(reason, message)
         self.bench.closed = True
         self.bench.wake_all()
         self._news.set()
@@ -119,7 +118,7 @@ class Crawler:
                 self._warc.close()
 
     async def _talk_on(self) -> End:
-        while not self._stopping:
+        while self._stopping is None:
             told = self._dialogue.compose()
             answer = await self._tell_of(told)
             if answer.lost or answer.turned is None:
@@ -131,19 +130,16 @@ class Crawler:
             if answer.turned.stop:
                 return End(FINISHED if answer.turned.stop == CRAWL_DONE else answer.turned.stop, "")
             await self._until_worth_telling()
-        return End(self._stopping)
+        return self._stopping
 
     async def _tell_of(self, told: Told) -> Answer:
-        """Items that are many go ahead of what became of their pages."""
-        question, items = told.question, told.items
-        while len(items) > MOST_AT_ONCE_BYTES:
-            cut = items.rfind(b"\n", 0, MOST_AT_ONCE_BYTES) + 1 or items.find(b"\n") + 1
-            answer = await self._talk.ask(Question(first=question.first), items[:cut])
+        """What is too long for one question goes ahead of what became of the pages."""
+        *ahead, last = in_pieces(told.question, told.items, MOST_AT_ONCE_BYTES)
+        for question, items in ahead:
+            answer = await self._talk.ask(question, items)
             if answer.lost:
                 return answer
-            question = replace(question, first=question.first + items.count(b"\n", 0, cut))
-            items = items[cut:]
-        return await self._talk.ask(question, items)
+        return await self._talk.ask(*last)
 
     def _go_on(self) -> None:
         if self.bench.paused and not self._ledger.full:
@@ -191,6 +187,8 @@ class Crawler:
             held, work = taken
             try:
                 await self._visit(held, work)
+            except CannotKeep as problem:  # nothing is told of the page, so that it is fetched again
+                self.stop(FAILED, str(problem))
             except Exception as problem:
                 log.exception("%s broke the crawler", work.url)
                 self._missed(held, work, Unreadable(problem))

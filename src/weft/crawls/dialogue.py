@@ -86,7 +86,8 @@ class Dialogue:
         asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed)
         items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
         ledger.next_item += len(ledger.items)
-        ledger.items, ledger.item_bytes, ledger.found, ledger.feed, ledger.settled = [], 0, [], [], 0
+        ledger.items, ledger.item_bytes, ledger.found, ledger.found_bytes = [], 0, [], 0
+        ledger.feed, ledger.settled = [], 0
         return Told(at, Question(asked, first, self._told_stats(at, last)), items, hosts)
 
     def has_news(self) -> bool:

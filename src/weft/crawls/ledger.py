@@ -35,6 +35,7 @@ class Ledger:
         self.next_item = 1
         """The number of the next item that is written."""
         self.found: list[Found] = []
+        self.found_bytes = 0
         self.feed: list[str] = []
         self.settled = 0
         """Outcomes that wait to be told."""
@@ -46,6 +47,7 @@ class Ledger:
         return (
             self.item_bytes > MOST_BYTES
             or len(self.found) > MOST_FOUND
+            or self.found_bytes > MOST_BYTES
             or self.settled > MOST_SETTLED
             or len(self.feed) > MOST_FOUND
         )
@@ -76,6 +78,7 @@ class Ledger:
 
     def find(self, key: int, url: str, depth: int, found_on: int, data: str = "", priority: int = 0) -> None:
         """An address that belongs to the crawl and may be new to it."""
+        self.found_bytes += len(url)
         self.found.append(Found(key, url, host_of(url), depth, priority, found_on, 0, data))
 
     def take_skips(self) -> list[Skip]:

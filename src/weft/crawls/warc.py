@@ -60,6 +60,10 @@ def digest_of(data: bytes, more: bytes = b"") -> bytes:
     return b"sha1:" + base64.b32encode(digest.digest())
 
 
+class CannotKeep(Exception):
+    """There is no room for a raw page, or it cannot be written for another reason."""
+
+
 class WarcWriter:
     """Writes the files of one attempt. They are in ``warc/<crawl>`` of its folder; ``crawl`` is told before the first.
 
@@ -78,7 +82,18 @@ class WarcWriter:
         self._ids, self._count = str(uuid.uuid4())[:24], 0
 
     def write(self, exchange: Exchange, digest: str = "") -> None:
-        """Keep an exchange: what was sent, and what came back. ``digest`` tells nothing that is needed here."""
+        """Keep an exchange: what was sent, and what came back. Raises ``CannotKeep``.
+
+        ``digest`` tells nothing that is needed here.
+        """
+        try:
+            self._write(exchange)
+        except OSError as problem:
+            if self._file is not None:
+                os.ftruncate(self._file, self._offset)  # half a record would spoil those after it
+            raise CannotKeep(f"raw pages cannot be kept: {problem.strerror or problem}") from problem
+
+    def _write(self, exchange: Exchange) -> None:
         if self._file is None or self._offset >= self._largest:
             self._begin()
         at, payload = _date(exchange.began_at), digest_of(exchange.raw_body)
