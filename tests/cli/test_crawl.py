@@ -81,7 +81,7 @@ def test_what_was_asked_for_is_what_the_crawl_is_told(shell: Shell, tmp_path: Pa
         ((SITE,), "those who are crawled must be able to reach somebody"),
         (("gopher://x.example", *CONTACT), "it must be an http or https address"),
         ((SITE, *CONTACT, "--field", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
-        ((SITE, *CONTACT, "--within", "world"), "Invalid enum value 'world'"),
+        ((SITE, *CONTACT, "--within", "world"), "invalid enum value 'world'"),
         (CONTACT, "it must have at least one address to begin with"),
     ],
 )

@@ -13,7 +13,8 @@ from weft.app import App
 from weft.clock import SECOND
 from weft.crawl_ports import FAILED, Found, HostReport, Turn
 from weft.crawls.model import Crawl
-from weft.crawls.spreading import SETTLED, Spreader
+from weft.crawls.report import Share as ShareOf
+from weft.crawls.spreading import SETTLED, Aim, Spreader
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import newest
 from weft.fetching.urls import host_of, key_of
@@ -57,7 +58,7 @@ async def test_a_crawl_is_begun_with_its_first_run(app: App) -> None:
         ({"scope": {"deny": ["("]}}, "crawl.scope.deny is '('; it must be a regular expression"),
         ({"urls": []}, "it must have at least one address to begin with"),
         ({"crawl": 7}, "a new crawl is no share of another"),
-        ({"scope": {"within": "world"}}, "Invalid enum value 'world'"),
+        ({"scope": {"within": "world"}}, "invalid enum value 'world'"),
     ],
 )
 async def test_a_crawl_that_may_not_begin_is_refused_in_a_sentence(app: App, change: dict[str, Any], said: str) -> None:
@@ -90,7 +91,7 @@ async def test_a_share_that_waits_is_cancelled_when_its_crawl_rests(app: App) ->
     crawl = await a_crawl(app)
     await app.crawls.pause(crawl.id)
     assert await live(app, crawl) == []
-    with pytest.raises(Conflict, match="only one that is active can be so"):
+    with pytest.raises(Conflict, match="only one that is active can be paused"):
         await app.crawls.pause(crawl.id)
 
 
@@ -185,3 +186,35 @@ async def test_what_failed_is_put_back_in_line(app: App) -> None:
     assert (await app.crawls.counts(crawl.id)).queued == 2
     with pytest.raises(Invalid, match="it must be failed or skipped"):
         await app.crawls.requeue(crawl.id, "done")
+
+
+async def test_a_worker_that_took_two_shares_leaves_one_for_another(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    await spread_over(app, share, 5)
+    second = await Hand.join(app, "second")
+    assert await spreader(app, clock).tick() == 1
+    assert len(await share.hand.lease()) == 1  # the greedy one takes that too
+    assert await spreader(app, clock).tick() == 1
+    assert len(await second.lease()) == 1
+    assert await spreader(app, clock).tick() == 0
+
+
+def test_no_crawl_has_more_than_twice_as_many_shares_as_workers() -> None:
+    def taken(worker: str) -> ShareOf:
+        return ShareOf(
+            run_id=1,
+            state="running",
+            worker=worker,
+            attempt=1,
+            started_at=1,
+            finished_at=None,
+            outcome=None,
+            reason=None,
+        )
+
+    assert Aim(3, by_worker=True).missing([taken("a")] * 2) == 2
+    assert Aim(3, by_worker=True).missing([taken("a")] * 6) == 0
+    assert Aim(3, by_worker=False).missing([taken("a")] * 2) == 1
+    assert Aim(0, by_worker=True).missing([]) == 1

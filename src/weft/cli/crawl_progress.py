@@ -26,6 +26,7 @@ AGAIN_SECONDS = 3.0
 """Within which Ctrl-C, pressed once more, lets the crawl rest."""
 WINDOW = 10
 """Of how many looks the speed is the average."""
+SHOWN_TRAPS = 5
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 INTERRUPTED = 130
 
@@ -168,7 +169,9 @@ def summary(report: Report) -> str:
         left_out = ", ".join(f"{each.count:,} {each.reason}" for each in report.skips)
         lines.append(f"left out: {left_out}; `weft crawls skips {crawl.id}` says why")
     traps = dict.fromkeys(trap.host + trap.pattern for trap in report.traps)
-    lines += [f"looks like a trap: {escaped(trap)}" for trap in traps]
+    lines += [f"looks like a trap: {escaped(trap)}" for trap in list(traps)[:SHOWN_TRAPS]]
+    if len(traps) > SHOWN_TRAPS:
+        lines.append(f"and {len(traps) - SHOWN_TRAPS} more: `weft crawls skips {crawl.id} --traps`")
     if counts.done:
         name = crawl.spec.dataset if crawl.project == "default" else f"{crawl.project}/{crawl.spec.dataset}"
         raw = f"; raw: `weft crawls export {crawl.id} --warc`" if crawl.spec.keeping.warc else ""

@@ -23,6 +23,7 @@ from weft.crawls.report import Beat, Report, Why
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import Fact
+from weft.fetching.proxies import check_plan
 from weft.ports import Blobs
 from weft.runs.model import NewRun, Retry, RunSpec
 from weft.runs.runs import Runs
@@ -60,6 +61,7 @@ class Crawls:
 
         def work(tx: Transaction) -> int:
             at = self._clock()
+            check_plan(tx, project, read.fetching.proxies)
             row = {"project": project, "name": name, "run_id": None, "spec": read, "created_at": at, "created_by": by}
             crawl_id = store.add(tx, row)
             if paused:
@@ -172,7 +174,9 @@ class Crawls:
             crawl, at = _held(tx, crawl_id), self._clock()
             ended_at = at if state == STOPPED else None
             if not store.change_state(tx, crawl_id, before, state, reason, ended_at):
-                raise Conflict(f"crawl {crawl_id} is {_standing(crawl)}; only one that is {_either(before)} can be so")
+                raise Conflict(
+                    f"crawl {crawl_id} is {_standing(crawl)}; only one that is {_either(before)} can be {state}"
+                )
             kind = "crawl_paused" if state == PAUSED else "crawl_finished"
             data = {"crawl": crawl_id, "reason": reason}
             events.append(tx, [Fact(kind, crawl.project, crawl.run_id, None, data)], at)

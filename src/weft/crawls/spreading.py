@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from weft import events
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import Frontier
@@ -20,6 +23,23 @@ HEARD_OF: Moment = 60 * SECOND
 """How long ago a worker may have been heard of last."""
 SETTLED: Moment = 5 * SECOND
 """How long after the end of its last share a crawl is looked after: the share may be telling that it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """How many shares a crawl should have."""
+
+    count: int
+    by_worker: bool
+    """Each on a worker of its own. Any worker may take a share, so that more may be needed, up to twice as many."""
+
+    def missing(self, live: Sequence[Share]) -> int:
+        count = max(self.count, 1)
+        if not self.by_worker:
+            return max(0, count - len(live))
+        waiting = sum(share.state == "queued" for share in live)
+        covered = len({share.worker for share in live if share.state != "queued"})
+        return max(0, min(count - covered - waiting, 2 * count - len(live)))
 
 
 class Spreader:
@@ -41,10 +61,12 @@ class Spreader:
         return await self._db.read(lambda tx: list_store.active(tx, after, AT_ONCE))
 
     async def _look_after(self, crawl: Crawl) -> int:
-        wanted = crawl.spec.spread or await self._workers()
+        spread, workers = crawl.spec.spread, await self._workers()
+        wanted = spread or workers
         if wanted > 1 and crawl.seeded:
             wanted = min(wanted, max(1, await self._waiting_hosts(crawl.id, wanted)))
-        return await self._db.transact(lambda tx: self._see_to(tx, crawl.id, wanted if crawl.seeded else 1))
+        aim = Aim(wanted if crawl.seeded else 1, by_worker=not spread)
+        return await self._db.transact(lambda tx: self._see_to(tx, crawl.id, aim))
 
     async def _workers(self) -> int:
         since = self._clock() - HEARD_OF
@@ -61,7 +83,7 @@ class Spreader:
             after = hosts[-1].host
         return enough
 
-    def _see_to(self, tx: Transaction, crawl_id: int, wanted: int) -> int:
+    def _see_to(self, tx: Transaction, crawl_id: int, aim: Aim) -> int:
         """Queue what is missing of the shares that are wanted; a crawl whose shares all failed is paused."""
         crawl = list_store.hold(tx, crawl_id)
         if crawl is None or crawl.state != ACTIVE or not list_store.is_crawl(tx, crawl):
@@ -70,9 +92,10 @@ class Spreader:
         live = [share for share in shares if share.finished_at is None]
         if not live and shares and not self._may_go_on(tx, crawl, shares[0]):
             return 0
-        for _ in range(len(live), max(wanted, 1)):
+        missing = aim.missing(live)
+        for _ in range(missing):
             self._crawls.queue_share(tx, crawl, f"crawl:{crawl_id}")
-        return max(0, max(wanted, 1) - len(live))
+        return missing
 
     def _may_go_on(self, tx: Transaction, crawl: Crawl, last: Share) -> bool:
         """Whether a crawl without a share gets another: not where the last one failed, or a person has cancelled it."""
