@@ -153,7 +153,7 @@ def give(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) ->
         rows = given[line.host_id]
         if rows:
             line.give([row[1] for row in rows], rows[-1][-1])
-    return {host_id: [Given(*row[1:-2], row[-2] or "") for row in rows] for host_id, rows in given.items()}
+    return {host_id: [Given(*(*row[1:-2], row[-2] or "")) for row in rows] for host_id, rows in given.items()}
 
 
 def _first_of(tx: Transaction, crawl: int, wanted: Sequence[tuple[HostLine, int]]) -> dict[int, list[Any]]:
