@@ -96,11 +96,11 @@ LIMITER_DEGRADED = Metric(
 PROXY_REQUESTS = Metric(
     "weft_proxy_requests",
     "gauge",
-    "Requests of proxy plans that went through a proxy or were blocked, by what they ended in.",
+    "Requests of a proxy plan in 31 days that went through a proxy or were blocked, by what they ended in.",
     ("project", "plan", "verdict"),
 )
 PROXY_COST = Metric(
-    "weft_proxy_cost", "gauge", "What a proxy plan has cost, in the unit of its prices.", ("project", "plan")
+    "weft_proxy_cost", "gauge", "What a proxy plan has cost in 31 days, in the unit of its prices.", ("project", "plan")
 )
 OF_CRAWL = ("project", "name", "crawl")
 CRAWLS = Metric("weft_crawls", "gauge", "Crawls by state; of those that have ended, the newest thousand.", ("state",))

@@ -118,3 +118,13 @@ async def test_a_budget_warns_once_and_then_stops(app: App, clock: SetClock) -> 
 async def test_a_plan_that_cannot_work_is_refused(app: App, change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Invalid, match=sentence):
         await app.proxies.set(PROJECT, PLAN, DOCUMENT | change, by="test")
+
+
+async def test_metrics_tell_what_a_plan_has_cost_and_how_requests_ended(app: App, clock: SetClock) -> None:
+    await set_up(app)
+    await told(app, Used(SITE, "d1", 2, "ok", 2), blocked(0))
+    (total,) = await app.proxies.totals()
+    assert (total["project"], total["name"], total["cost"], total["ok"]) == (PROJECT, PLAN, 1_000_000, 2)
+    assert total["hard_block"] == 2
+    clock.forward(31 * 24 * 60 * MINUTE)
+    assert await app.proxies.totals() == []

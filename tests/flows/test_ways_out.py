@@ -18,6 +18,7 @@ from tests.spiders import project
 from tests.waiting import eventually
 from weft.app import App, open_app, open_worker
 from weft.config import Config
+from weft.errors import Invalid
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, RunSpec, RunState
 from weft.workers.heart import Heart
@@ -185,7 +186,9 @@ async def test_a_crawl_that_names_no_plan_of_its_project_says_so(weft: App, site
         "urls": [f"http://127.0.0.1:{site.port}/"],
         "fetching": {"proxies": "nowhere", "contact": "test@shop.example"},
     }
-    await weft.crawls.create("shop", spec, by="test")
+    with pytest.raises(Invalid, match="it must be a proxy plan of project shop"):
+        await weft.crawls.create("shop", spec, by="test")
+    await weft.runs.submit([NewRun(project="shop", task="asks", kind="crawl", spec=RunSpec(spec=spec))])
 
     async def is_said() -> bool:
         return any(each.reason == "there is no proxy plan shop/nowhere" for each in await weft.runs.find({}, limit=10))

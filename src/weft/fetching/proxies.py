@@ -32,6 +32,8 @@ from weft.fetching.verdicts import DEFAULTS
 Span = Literal["day", "site", "exit"]
 BY: tuple[Span, ...] = ("day", "site", "exit")
 MOST_SITES = 1_000
+TOLD_DAYS = 31
+"""Of which metrics tell."""
 MOST_REPEATED = 20
 """Requests with one verdict that count by themselves; more of the same say nothing new."""
 
@@ -81,8 +83,9 @@ class Proxies:
         return await self._db.read(lambda tx: store.spent(tx, _existing(tx, project, name).id, since, [by]))
 
     async def totals(self) -> list[Mapping[str, Any]]:
-        """What each plan has come to in all."""
-        return await self._db.read(store.totals)
+        """What each plan has come to in the last 31 days."""
+        since = day_of(self._clock()) - TOLD_DAYS + 1
+        return await self._db.read(lambda tx: store.totals(tx, since))
 
     async def turn(self, project: str, asked: ProxyTurn) -> ProxyTurned:
         """Take what was used and say how sites stand. ``NotFound`` where the project has no such plan."""
@@ -173,6 +176,14 @@ class Proxies:
             raise NotFound("secret", missing[0])
         opened = [msgspec.structs.replace(each, url=filled(each.url, values)) for each in kept.plan.exits]
         return msgspec.structs.replace(kept.plan, exits=tuple(opened), rules=(*kept.plan.rules, *DEFAULTS))
+
+
+def check_plan(tx: Transaction, project: str, name: str) -> None:
+    """Refuse the name of a plan that a project does not have; empty: none is wanted."""
+    if name and store.get(tx, project, name) is None:
+        raise Invalid(
+            "fetching.proxies", name, f"it must be a proxy plan of project {project}; weft proxies set makes one"
+        )
 
 
 def _check_name(name: str) -> None:

@@ -121,11 +121,11 @@ def spent(tx: Transaction, plan_id: int, since: int, by: Sequence[str]) -> list[
     return [{name: _plain(value) for name, value in row._mapping.items()} for row in rows]
 
 
-def totals(tx: Transaction) -> list[Mapping[str, Any]]:
-    """What every plan has come to in all, for the metrics."""
+def totals(tx: Transaction, since: int) -> list[Mapping[str, Any]]:
+    """What every plan has come to since a day, for the metrics."""
     sums = [func.sum(spending.c[each]).label(each) for each in COUNTS]
     joined = select(plans.c.project, plans.c.name, *sums).join(spending, spending.c.plan_id == plans.c.id)
-    rows = tx.rows(joined.group_by(plans.c.project, plans.c.name))
+    rows = tx.rows(joined.where(spending.c.day >= since).group_by(plans.c.project, plans.c.name))
     return [{name: _plain(value) for name, value in row._mapping.items()} for row in rows]
 
 
