@@ -208,10 +208,10 @@ def _next_look(leased_only: bool) -> Ready:
     return Ready(query.order_by(crawl_hosts.c.ready_at).limit(literal_column("1")))
 
 
-def limits(tx: Transaction, crawl: int) -> Limits:
-    """How much may be given; everything, where nothing was said."""
+def limits(tx: Transaction, crawl: int) -> Limits | None:
+    """How much may be given; None: nothing was said yet, and everything may."""
     row = tx.execute(_limits(), {"crawl": crawl}).first()
-    return Limits() if row is None else Limits(pages=row.pages, pages_per_host=row.pages_per_host)
+    return None if row is None else Limits(pages=row.pages, pages_per_host=row.pages_per_host)
 
 
 @cache

@@ -149,7 +149,8 @@ def requeue(tx: Transaction, crawl: int, state: str, now: int, most: int) -> int
     update_many(tx, urls, [_back_in_line(crawl, row, now + place) for place, row in enumerate(back)], match=SAME)
     for line in lines.values():
         line.ready_at = line.ready(now)
-    frontier_store.write(tx, list(lines.values()), frontier_store.limits(tx, crawl).pages_per_host)
+    limits = frontier_store.limits(tx, crawl)
+    frontier_store.write(tx, list(lines.values()), limits.pages_per_host if limits else 0)
     return len(back)
 
 

@@ -52,11 +52,13 @@ class SqlFrontier:
         return await self._transact(work)
 
     def _limits_of(self, tx: Transaction, crawl: int, at: Moment) -> Limits:
-        limits, read_at = self._limits.get(crawl, (Limits(), -LIMITS_COUNT))
-        if at - read_at >= LIMITS_COUNT:
-            limits = frontier_store.limits(tx, crawl)
+        known, read_at = self._limits.get(crawl, (Limits(), -LIMITS_COUNT))
+        if at - read_at < LIMITS_COUNT:
+            return known
+        limits = frontier_store.limits(tx, crawl)
+        if limits is not None:
             self._limits[crawl] = limits, at
-        return limits
+        return limits or Limits()
 
     def _remember(self, ids: dict[str, int]) -> None:
         if len(self._ids) > MOST_HOSTS:
