@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from weft.errors import Invalid
+from weft.errors import NOT_SHOWN, Invalid
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=1, le=10_000)]
@@ -18,6 +18,11 @@ Text = Annotated[str, Meta(max_length=2_000)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=10_000)]
 Patterns = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(max_length=100)]
 
+
+OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "proxy-authorization", "upgrade"))
+"""Headers that follow from the request and cannot be given."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
 PAGES = "pages"
 """The dataset of pages, where a spec names no other."""
@@ -182,7 +187,7 @@ class CrawlSpec(Part, frozen=True):
     """The name of the crawl that gets what this one discovers."""
     spread: Annotated[int, Meta(ge=0, le=1_000)] = 0
     """In how many runs it is done at once; 0: in as many as there are workers."""
-    dataset: Annotated[str, Meta(max_length=100)] = PAGES
+    dataset: Annotated[str, Meta(min_length=1, max_length=100)] = PAGES
     crawl: Count = 0
     """The crawl that this run does a share of; 0: one of its own."""
     scope: Scope = Scope()
@@ -211,7 +216,29 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
     for name, rule in read.keeping.fields.items():
         if sum(map(bool, (rule.css, rule.xpath, rule.jsonpath))) != 1:
             raise Invalid(f"crawl.keeping.fields.{name}", "", "one of css, xpath and jsonpath must be given")
+    _check_headers(read.fetching)
+    if read.feeds and read.tier != "discover":
+        raise Invalid("crawl.feeds", read.feeds, "only a crawl whose tier is discover feeds another")
+    least, most = read.revisit.least_seconds, read.revisit.most_seconds
+    if least > most:
+        raise Invalid("crawl.revisit.least_seconds", least, f"it must be at most most_seconds, which is {most}")
     return read
+
+
+def _check_headers(fetching: Fetching) -> None:
+    """Whether requests can be sent as the spec says; values are not shown, because they may be secret."""
+    for name, value in fetching.headers.items():
+        if not HEADER_NAME(name) or name.lower() in OURS:
+            raise Invalid("a name in crawl.fetching.headers", name, f"it must be one of a header, not of {_ours()}")
+        if not HEADER_VALUE(value):
+            raise Invalid(f"crawl.fetching.headers.{name}", NOT_SHOWN, "it must be one line of Latin characters")
+    for field, told in (("user_agent", fetching.user_agent), ("contact", fetching.contact)):
+        if not HEADER_VALUE(told):
+            raise Invalid(f"crawl.fetching.{field}", told, "it must be one line of Latin characters")
+
+
+def _ours() -> str:
+    return f"{', '.join(sorted(OURS)[:-1])} or {sorted(OURS)[-1]}"
 
 
 def _check_pattern(field: str, pattern: str) -> None:
@@ -233,7 +260,7 @@ def _refusal(spec: Mapping[str, Any], problem: str) -> Invalid:
     if unknown := _UNKNOWN.search(what):
         known = _part(field).__struct_fields__
         return Invalid(f"a field of {part}", unknown["name"], f"the fields of {part} are {', '.join(known)}")
-    shown = spec.get(field) if field in ("urls", "sitemaps", "follow", "tier", "spread") else "not one"
+    shown = spec.get(field) if field in ("urls", "sitemaps", "follow", "tier", "spread") else NOT_SHOWN
     return Invalid(part, shown, what[:1].lower() + what[1:])
 
 

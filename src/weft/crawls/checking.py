@@ -54,6 +54,8 @@ def check_address(field: str, url: str, guard: Guard) -> str:
     found = canonical(url)
     if found is None:
         raise Invalid(field, url, "it must be an http or https address, such as https://site.example/")
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise Invalid(field, found, "it was given with a login; give that as fetching.username and fetching.password")
     try:
         guard.check_name(_bare(host_of(found)))
     except RefusedAddress as refused:

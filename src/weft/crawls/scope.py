@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from weft.crawl_spec import CrawlSpec
 from weft.fetching.urls import Spelling, host_of
@@ -34,9 +34,9 @@ class Scope:
             return "scope"
         if self._is_plain:
             return ""
-        if self._allow is not None and not self._allow.search(url):
+        if self._allow is not None and not self._allow(url):
             return "allow"
-        return "deny" if self._deny is not None and self._deny.search(url) else ""
+        return "deny" if self._deny is not None and self._deny(url) else ""
 
     def _is_within(self, url: str) -> bool:
         if self._within == "host":
@@ -61,5 +61,7 @@ def _folder(url: str) -> str:
     return _bare(url.partition("://")[2].partition("?")[0].rpartition("/")[0]) + "/"
 
 
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{each})" for each in patterns)) if patterns else None
+def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool] | None:
+    """Whether one of them fits; each for itself, since flags and groups are a matter of one pattern."""
+    searches = [re.compile(each).search for each in patterns]
+    return (lambda url: any(search(url) for search in searches)) if searches else None

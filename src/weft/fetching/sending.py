@@ -6,15 +6,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from weft.crawl_spec import HEADER_NAME, HEADER_VALUE, OURS
 from weft.fetching.dialling import Route
 from weft.fetching.exchange import Ask, NoAnswer
 from weft.fetching.incoming import Incoming
 
 USUAL = (("accept", "*/*"), ("accept-encoding", "gzip, deflate"))
-OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "proxy-authorization", "upgrade"))
-"""Headers that follow from the request and cannot be given."""
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
-_VALUE = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 _METHOD = re.compile(r"[A-Z]{1,20}").fullmatch
 
 Fields = tuple[tuple[str, str], ...]
@@ -82,7 +79,7 @@ class Renderer:
         given = {name.lower() for name, _ in headers}
         fields = (*(each for each in self._usual if each[0] not in given), *headers)
         for name, value in fields:
-            if not _NAME(name) or not _VALUE(value) or name.lower() in OURS:
+            if not HEADER_NAME(name) or not HEADER_VALUE(value) or name.lower() in OURS:
                 raise NoAnswer("url", f"the header {name[:50]!r} cannot be sent as it is given")
         return fields, "".join(f"{name}: {value}\r\n" for name, value in fields)
 

@@ -53,13 +53,12 @@ class Spelling:
     keep_tracking: bool = False
     drop_parameters: tuple[str, ...] = ()
     """Names of further parameters, as regular expressions."""
-    _names: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _names: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
     _verdicts: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Whether a parameter goes, by its name: pages use the same few again and again."""
 
     def __post_init__(self) -> None:
-        names = "|".join(f"(?:{each})" for each in self.drop_parameters)
-        object.__setattr__(self, "_names", re.compile(names) if names else None)
+        object.__setattr__(self, "_names", tuple(re.compile(each) for each in self.drop_parameters))
 
     def canonical(self, url: str) -> str | None:
         """The address in its one spelling; None where it is none of the web."""
@@ -127,7 +126,7 @@ class Spelling:
         return verdict == _GOES or (verdict == _MAY_GO and _MAYBE.fullmatch(parameter) is not None)
 
     def _verdict(self, name: str) -> int:
-        if self._names is not None and self._names.fullmatch(name):
+        if any(each.fullmatch(name) for each in self._names):
             return _GOES
         name = name.lower()
         if self.keep_tracking:
