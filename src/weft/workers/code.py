@@ -12,7 +12,6 @@ from pathlib import Path
 
 from weft.errors import CodeNotReady, Invalid
 from weft.ports import Blobs, ReadyCode
-from weft.projects.archive import unpack
 from weft.projects.model import Code, Limits, code_key
 from weft.workers.environments import Environments
 from weft.workers.shared_folders import SharedFolders, in_thread
@@ -87,6 +86,8 @@ class Shelf:
 
 def _write(data: bytes, digest: str, folder: Path) -> None:
     """Unpack an archive for everybody to read and nobody to write."""
+    from weft.projects.archive import unpack  # what knows archives is loaded with the first one
+
     if hashlib.sha256(data).hexdigest() != digest:
         raise CodeNotReady(f"the blob {code_key(digest)} does not have that digest; deploy the version again")
     folder.mkdir(mode=0o755)

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tarfile
 from pathlib import Path
 
 from weft.errors import WeftError
 from weft.foreign_files import create, file_at
 from weft.ports import Blobs
-from weft.projects.archive import unpack
 from weft.projects.model import Limits
 from weft.runs.model import NOT_KEPT, Lease
 from weft.workers.shared_folders import in_thread
@@ -81,12 +79,16 @@ def _key(run_id: int) -> str:
 
 
 def _unpack(data: bytes, packed: Path, folder: Path) -> None:
+    from weft.projects.archive import unpack  # what knows archives is loaded with the first one
+
     packed.write_bytes(data)
     unpack(packed, folder, UNPACKED)
 
 
 def _pack(folder: Path, packed: Path) -> None:
     """Regular files only: what else a spider may have put there is not carried to another machine."""
+    import tarfile
+
     if folder.is_symlink():
         raise NotADirectoryError(f"{PLACE} is a link")
     with open(create(packed), "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
