@@ -2,16 +2,20 @@
 
 Everybody crawls every page once and keeps title and links of each: weft in its datasets, the others as JSON lines.
 weft keeps its frontier in the database, obeys robots.txt and waits where it should (the delay of these hosts is 0).
+The site has one core and the crawler the other; two workers of weft have both, and then what the site's server took of
+them does not count.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,9 @@ CRAWLERS = Path(__file__).parent / "crawlers"
 PROTOTYPE, SCRAPY, SCRAPY_REDIS, CRAWLEE = "prototype", "Scrapy", "scrapy-redis", "Crawlee"
 WEFT, WEFT_WARC, WEFT_TWO = "weft", "weft with WARC", "weft with two workers"
 LONGEST_SECONDS = 1_800.0
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 1.0
+"""Each look costs weft something."""
+SITES_CORE, CRAWLERS_CORE = 1, 0
 
 
 @dataclass(slots=True)
@@ -55,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     results: Results = {}
     python.install()
     with ExitStack() as stack:
-        site = stack.enter_context(nginx_site(options.pages, options.hosts))
+        with on_core(SITES_CORE):
+            site = stack.enter_context(nginx_site(options.pages, options.hosts))
         crawlers = contenders(site, stack, options)
         for run in range(options.runs):
             for name, crawl in crawlers.items():
@@ -110,7 +117,8 @@ def peer(script: str, *arguments: str) -> Told:
 
 def process(command: Sequence[str]) -> Told:
     """What a crawler that is one process says of itself."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS)
+    with on_core(CRAWLERS_CORE):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS)
     if done.returncode:
         raise PeerFailed(command[1], f"ended with {done.returncode}", done.stderr)
     told: Told = json.loads(done.stdout.splitlines()[-1])
@@ -120,13 +128,38 @@ def process(command: Sequence[str]) -> Told:
 def weft_crawls(site: NginxSite, options: argparse.Namespace, *, workers: int, warc: bool) -> Told:
     """A crawl by `weft up`: one run for each worker, all of its processes counted."""
     places = {name: getattr(options, name) for name in ("database", "frontier") if getattr(options, name)}
-    with weft_up(workers, crawl_contact="bench@weft.example", allowed_networks="127.0.0.0/8", capacity=1, **places) as weft:
-        before, began = spent(weft), time.monotonic()
+    settings = {"crawl_contact": "bench@weft.example", "allowed_networks": "127.0.0.0/8", "capacity": 1}
+    with ExitStack() as stack:
+        if workers == 1:
+            stack.enter_context(on_core(CRAWLERS_CORE))
+        weft = stack.enter_context(weft_up(workers, **settings, **places))
+        before, of_site = spent(weft), server_seconds(site)
         crawl_id = submit(weft, spec(site, warc, workers))
         peak = watch(weft, crawl_id)
-        seconds, used = time.monotonic() - began, spent(weft) - before
-        pages = ask(weft, f"/v1/crawls/{crawl_id}")["crawl"]["counts"]["done"]
-        return {"pages": pages, "seconds": seconds, "cpu": used, "memory_mb": peak}
+        used, crawl = spent(weft) - before, ask(weft, f"/v1/crawls/{crawl_id}")["crawl"]
+        seconds = (moment(crawl["ended_at"]) - moment(crawl["created_at"])).total_seconds()
+        if workers > 1:
+            seconds -= (server_seconds(site) - of_site) / workers
+        return {"pages": crawl["counts"]["done"], "seconds": seconds, "cpu": used, "memory_mb": peak}
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """What is started meanwhile has one core for itself, where there are several."""
+    before = os.sched_getaffinity(0)
+    if len(before) > 1:
+        os.sched_setaffinity(0, {sorted(before)[core]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def server_seconds(site: NginxSite) -> float:
+    return sum(cpu_seconds(pid) for pid in family(site.pid))
+
+
+moment = datetime.fromisoformat
 
 
 def spec(site: NginxSite, warc: bool, spread: int) -> dict[str, Any]:
