@@ -21,7 +21,7 @@ from weft.db.database import Database
 from weft.workers.frontier_pipes import piped
 
 CRAWL = 1
-QUICK = {"DOWNLOAD_DELAY": 0, "FRONTIER_LEASE_SECONDS": 1.0, "RETRY_TIMES": 2}
+QUICK = {"DOWNLOAD_DELAY": 0, "RETRY_TIMES": 2}
 
 
 class Holder:

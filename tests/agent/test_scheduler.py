@@ -106,7 +106,7 @@ def fetched(*runs: object) -> list[int]:
 
 
 async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared, site: Site) -> None:
-    order = {"args": {"url": site.url(0)}, "settings": {"DOWNLOAD_DELAY": 0.05, "FRONTIER_HOSTS": 2}}
+    order = {"args": {"url": site.url(0)}, "settings": {"DOWNLOAD_DELAY": 0.1, "FRONTIER_HOSTS": 2}}
     site.open.clear()
     running = asyncio.gather(sharing.run("one", **order), sharing.run("two", **order))
     await eventually(lambda: sharing.holders == {"one", "two"})
@@ -125,10 +125,11 @@ async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared,
 
 
 async def test_a_run_that_is_killed_loses_nothing(sharing: Shared, site: Site) -> None:
+    order = {"args": {"url": site.url(0)}, "settings": {"FRONTIER_LEASE_SECONDS": 1.0}}
     site.open.clear()
-    killed, process = await sharing.begin("killed", args={"url": site.url(0)})
+    killed, process = await sharing.begin("killed", **order)
     await eventually(lambda: site.asked)
-    other, others = await sharing.begin("other", args={"url": site.url(0)})
+    other, others = await sharing.begin("other", **order)
     process.kill()
     await sharing.end(killed, process)
     site.open.set()
@@ -140,7 +141,7 @@ async def test_a_run_that_is_killed_loses_nothing(sharing: Shared, site: Site) -
 
 
 async def test_a_run_that_is_stopped_is_gone_on_with_by_the_next(sharing: Shared, site: Site) -> None:
-    slow = {"DOWNLOAD_DELAY": 0.2, "FRONTIER_LEASE_SECONDS": 600.0}
+    slow = {"DOWNLOAD_DELAY": 0.2}
     stopped, process = await sharing.begin("stopped", args={"url": site.url(0)}, settings=slow)
     await eventually(lambda: len(site.asked) > 5)
     process.send_signal(signal.SIGTERM)

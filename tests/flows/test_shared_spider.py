@@ -31,7 +31,7 @@ import scrapy
 
 class Walker(scrapy.Spider):
     name = "walker"
-    custom_settings = {"DOWNLOAD_DELAY": 0.05, "FRONTIER_HOSTS": 2, "FRONTIER_LEASE_SECONDS": 2.0}
+    custom_settings = {"DOWNLOAD_DELAY": 0.05, "FRONTIER_HOSTS": 2}
 
     def __init__(self, url, **kwargs):
         super().__init__(**kwargs)
@@ -108,7 +108,7 @@ async def test_runs_of_a_spider_whose_settings_say_so_share_a_crawl(weft: App, s
 
 
 async def test_a_run_whose_process_is_killed_goes_on_in_its_next_attempt(weft: App, site: Site) -> None:
-    (run_id,) = await begin(weft, site, 1, frontier=True)
+    (run_id,) = await begin(weft, site, 1, frontier=True, settings={"FRONTIER_LEASE_SECONDS": 2.0})
 
     async def some_are_stored() -> list[dict[str, int]]:
         return await items(weft, run_id)
@@ -118,7 +118,7 @@ async def test_a_run_whose_process_is_killed_goes_on_in_its_next_attempt(weft: A
 
     assert set(await end(weft, [run_id])) == set(range(PAGES))
     assert (await weft.runs.get(run_id)).attempt == 2
-    assert sum(site.asked.values()) <= PAGES + 16
+    assert min(site.asked.values()) == 1
 
 
 async def test_a_paused_crawl_goes_on_with_a_run_like_its_first(weft: App, site: Site) -> None:
