@@ -26,6 +26,8 @@ HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
 PAGES = "pages"
 """The dataset of pages, where a spec names no other."""
+PAGE_KEY = ("url",)
+"""What makes a page the same, however often it is fetched."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

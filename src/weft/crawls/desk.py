@@ -16,7 +16,7 @@ from weft import crawl_spec, events
 from weft.access.secrets import Secrets
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import Frontier, Kept, Turn, Turned
-from weft.crawl_spec import CrawlSpec
+from weft.crawl_spec import PAGE_KEY, CrawlSpec
 from weft.crawls import feeding, store
 from weft.crawls.model import ACTIVE, FINISHED, PAUSED, Crawl, CrawlTurn, CrawlTurned
 from weft.crawls.spider_keys import is_of_spider
@@ -27,7 +27,6 @@ from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
 from weft.items import collect_store
 from weft.projects import store as projects
 
-PAGE_KEY = ("url",)
 SPENT_EVERY: Moment = 2 * SECOND
 """How often it is looked whether the budget of a crawl is used up."""
 

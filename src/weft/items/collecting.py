@@ -10,7 +10,7 @@ import msgspec
 
 from weft import events
 from weft.clock import SECOND, Clock, Moment
-from weft.crawl_spec import PAGES
+from weft.crawl_spec import PAGE_KEY, PAGES
 from weft.db.database import Database, Transaction
 from weft.events import Fact
 from weft.items import collect_store as store
@@ -94,7 +94,7 @@ class Collector:
         found = store.dataset_named(tx, run.project, name)
         if found is not None:
             return found.id
-        dataset_id = store.add_dataset(tx, run.project, name, at)
+        dataset_id = store.add_dataset(tx, run.project, name, at, PAGE_KEY if run.kind == "crawl" else ())
         events.append(tx, [Fact("dataset_created", run.project, run.id, run.task_id, {"dataset": name})], at)
         return dataset_id
 
