@@ -6,6 +6,7 @@ stand in line together.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -20,6 +21,9 @@ from weft.fetching.urls import host_of
 
 LONGEST_WAIT_SECONDS = 1.3
 """A place further away is not taken: the limiter may forget it before it is used."""
+MOST_ADDRESSES = 10
+"""Of one host, in whose lines a request waits."""
+MOST_HOSTS = 10_000
 
 
 class InLine:
@@ -28,20 +32,33 @@ class InLine:
     def __init__(self, way: Egress | Detours, delay_seconds: float, line: SideLine) -> None:
         self._way, self._line = way, line
         self._turns = Turns(_Asked(line, 1 / delay_seconds))
-        self._addresses: dict[str, str] = {}
-        """Of hosts that were asked before; the first request finds out."""
+        self._addresses: dict[str, list[str]] = {}
+        """Of hosts that were asked before."""
 
     async def fetch(self, ask: Ask) -> Exchange:
         host, began = host_of(ask.url), time.perf_counter()
-        address = self._addresses.get(host)
-        if address is not None:
-            await self._turns.come([f"address:{address}"])
+        addresses = self._addresses.get(host) or await self._addresses_of(ask)
+        if addresses:
+            await self._turns.come([f"address:{each}" for each in addresses[:MOST_ADDRESSES]])
         waited = time.perf_counter() - began
         exchange = await self._way.fetch(ask)
-        self._addresses[host] = exchange.address
+        if exchange.address:
+            if len(self._addresses) >= MOST_HOSTS:
+                self._addresses.clear()
+            self._addresses[host] = [exchange.address]
         exchange.sent_after += waited
         exchange.seconds += waited
         return exchange
+
+    async def _addresses_of(self, ask: Ask) -> list[str]:
+        """All that the first request to a host may go to; none where it goes through a proxy, which is found out."""
+        if not isinstance(self._way, Egress):
+            return []
+        try:
+            async with asyncio.timeout(ask.deadline_seconds):
+                return await self._way.addresses_of(ask.url)
+        except TimeoutError:
+            return []
 
     async def close(self) -> None:
         await self._line.close()

@@ -40,7 +40,8 @@ class Egress:
         idle_seconds: float = 30.0,
         resolver: Resolver | None = None,
     ) -> None:
-        dialler = Dialler(CheckedNames(guard, resolver), verify_tls=verify_tls, http2=http2)
+        self._names = CheckedNames(guard, resolver)
+        dialler = Dialler(self._names, verify_tls=verify_tls, http2=http2)
         limits = {"per_host": connections_per_host, "most": connections, "most_idle": idle_connections}
         self._pool = Pool(dialler, **limits, idle_seconds=idle_seconds)
         self._renderer = Renderer(user_agent)
@@ -74,6 +75,14 @@ class Egress:
             ask = replace(following.next_ask(ask, exchanges[-1], target), deadline_seconds=left)
             exchanges.append(await self.fetch(ask))
         return exchanges
+
+    async def addresses_of(self, url: str) -> list[str]:
+        """Where a request for this URL may be sent to; none where it cannot be sent at all."""
+        try:
+            place = places.place_of(places.split(url)[0])
+            return await self._names.addresses(place.host, place.port)
+        except NoAnswer:
+            return []
 
     @property
     def connections(self) -> int:
