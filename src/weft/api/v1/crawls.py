@@ -201,7 +201,7 @@ async def skips(call: Call) -> Page[SkipDocument]:
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """About which address."""
 
-    url: Annotated[str, msgspec.Meta(max_length=8_192)] = ""
+    url: Annotated[str, msgspec.Meta(max_length=2_048)] = ""
 
 
 @operations.get("/crawls/{crawl_id}/why", needs=Role.VIEWER, query=Asked, answer=WhyDocument, example=examples.WHY)
