@@ -1,5 +1,6 @@
 """What goes wrong while a process crawls, and that no page is lost by it and nobody is asked too often."""
 
+import asyncio
 import errno
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from experiments.answering import Asked, Said
 from experiments.clerk import CRAWL
 from tests.crawls.exchanges import exchange
 from tests.crawls.test_crawler import SMALL, Begin, begin, database_kind, pages
+from tests.waiting import eventually
 from weft.clock import SECOND
 from weft.crawl_ports import Given, HostLease, Turn, Turned
 from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Scope
@@ -142,3 +144,16 @@ async def test_where_there_is_no_room_for_raw_pages_the_run_fails_and_its_pages_
     monkeypatch.setattr("weft.crawls.warc.os.write", full)
     assert await scene.crawl() == End("failed", "raw pages cannot be kept: No space left on device")
     assert await scene.state_of("/") == ("queued", "")
+
+
+async def test_a_process_that_has_to_leave_all_hosts_alone_says_until_when(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("weft.crawls.crawler.TOLD_EVERY_SECONDS", 0.2)
+    refusal = Said(503, headers={"Retry-After": "3600"})
+    caplog.set_level("INFO", "weft.crawls.crawler")
+    scene = await begin(pages({}, **{"/": refusal}))
+    running = asyncio.create_task(scene.crawl())
+    await eventually(lambda: "all hosts that are left must be left alone until 20" in caplog.text)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -168,7 +168,17 @@ def test_retry_after_is_a_number_of_seconds_or_a_date() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"soon", b"-5", b"1.5", b"\xff\xfe", b"Wed, 99 Oct 2015 07:28:00 GMT", b"9" * 40]
+    "value",
+    [
+        b"",
+        b"soon",
+        b"-5",
+        b"1.5",
+        b"\xff\xfe",
+        b"Wed, 99 Oct 2015 07:28:00 GMT",
+        b"9" * 40,
+        b"Mon, 1 Jan 99999999999999 1:2",
+    ],
 )
 def test_a_retry_after_that_says_nothing_counts_as_none(value: bytes) -> None:
     assert retry_after(value, NOW) is None

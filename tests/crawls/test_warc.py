@@ -246,3 +246,11 @@ def test_no_login_and_no_cookie_is_kept_in_a_file_that_others_get(tmp_path: Path
     assert b"\r\n\r\nGET /token:1?cookie=a:b HTTP/1.1\r\nhost: site.example\r\naccept: */*\r\n\r\n" in kept
     assert b"hidden" not in kept
     assert b"aGlkZGVu" not in kept
+
+
+def test_a_file_ends_where_its_index_would_take_too_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.crawls.warc.MOST_RECORDS", 3)
+    files = written(tmp_path, [exchange(f"page {number}") for number in range(8)])
+    assert [len(index(file)) for file in files] == [3, 3, 2]

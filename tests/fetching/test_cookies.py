@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.clock import Moment, seconds
-from weft.fetching.cookies import MOST, MOST_PER_DOMAIN, Jar
+from weft.fetching.cookies import LONGEST_HEADER, MOST, MOST_PER_DOMAIN, Jar
 from weft.fetching.exchange import Exchange
 
 SITE = "https://www.shop.example/a/b"
@@ -100,3 +102,15 @@ def test_a_jar_has_a_bottom() -> None:
     for number in range(4_000):
         jar.take(answer(f"https://h{number}.example/", "a=1"))
     assert len(jar) <= MOST
+
+
+def test_however_many_cookies_a_site_sets_no_request_gets_longer_than_servers_take() -> None:
+    jar = Jar()
+    jar.take(answer(SITE, *(f"cookie{number}={'x' * 2_000}; Path=/" for number in range(MOST_PER_DOMAIN))))
+    assert 4 * 2_000 < len(jar.header(SITE)) <= LONGEST_HEADER
+
+
+def test_an_age_in_figures_of_another_script_is_none() -> None:
+    jar = Jar()
+    jar.take(replace(answer(SITE), headers=[(b"set-cookie", b"a=1; Path=/; Max-Age=\xb2")]))
+    assert jar.header(SITE) == "a=1"

@@ -67,9 +67,9 @@ class PermitMiddleware:
 def retry_after(value: Any) -> float:
     """Seconds to wait by a Retry-After header, which names seconds or a date; 0 where it is neither."""
     text = (value or b"").decode("latin-1").strip()
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return float(text)
     try:
         return parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0

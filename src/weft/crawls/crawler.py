@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from weft.addresses import Guard
-from weft.clock import SECOND, Moment
+from weft.clock import SECOND, Moment, iso, seconds
 from weft.crawl_ports import Given
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.asking import Asking
@@ -260,8 +260,16 @@ class Crawler:
             await asyncio.sleep(TOLD_EVERY_SECONDS)
             rate = (self.stats.responses - before) / (time.monotonic() - at)
             before, at = self.stats.responses, time.monotonic()
-            waits = f", waiting: {self._talk.problem}" if self._talk.problem else ""
-            log.info("%d answers, %.1f a second, %d hosts held%s", before, rate, len(self.bench.hosts), waits)
+            log.info("%d answers, %.1f a second, %d hosts held%s", before, rate, len(self.bench.hosts), self._waits())
+
+    def _waits(self) -> str:
+        """Why nothing happens, where that will last."""
+        if self._talk.problem:
+            return f", waiting: {self._talk.problem}"
+        until = self._dialogue.waits_until
+        if self.bench.hosts or until - steady() < seconds(TOLD_EVERY_SECONDS):
+            return ""
+        return f", waiting: all hosts that are left must be left alone until {iso(until)}"
 
 
 async def first_answer(talk: Talk) -> Policy:

@@ -59,6 +59,8 @@ class Dialogue:
         self._in_vain = 0
         """How often hosts were asked for in a row by one who holds none, and none were given."""
         self._waiting = 0
+        self.waits_until: Moment = 0
+        """When the first host may be asked again, where all that are left must be left alone."""
         self._stats_at: Moment = 0
         self.load = Load()
 
@@ -187,6 +189,7 @@ class Dialogue:
         """Ask for more hosts at once where all were given, and later where there were none."""
         given = len(turned.leases)
         self._stats.asked(given)
+        self.waits_until = turned.next_at or 0
         if given:
             self.load.begin()
         self._hosts = min(self._hosts * 2, MOST_HOSTS) if given >= turn.hosts else FIRST_HOSTS

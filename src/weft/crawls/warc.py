@@ -27,6 +27,8 @@ from weft.fetching.exchange import Exchange
 
 MOST_DIGESTS = 20_000
 """Payloads that are remembered."""
+MOST_RECORDS = 50_000
+"""Exchanges of one file: their lines of the index wait in memory."""
 PROFILES = "http://netpreserve.org/warc/1.1/revisit/"
 PACKED = (b"image/", b"video/", b"audio/", b"font/", b"application/zip", b"application/gzip", b"application/x-gzip")
 """Types that compressing does not make smaller."""
@@ -94,7 +96,7 @@ class WarcWriter:
             raise CannotKeep(f"raw pages cannot be kept: {problem.strerror or problem}") from problem
 
     def _write(self, exchange: Exchange) -> None:
-        if self._file is None or self._offset >= self._largest:
+        if self._file is None or self._offset >= self._largest or len(self._index) >= MOST_RECORDS:
             self._begin()
         at, payload = _date(exchange.began_at), digest_of(exchange.raw_body)
         about = b"WARC-Date: %b\r\nWARC-Target-URI: %b\r\nWARC-IP-Address: %b\r\n" % (

@@ -16,6 +16,8 @@ MOST_PER_DOMAIN = 50
 MOST = 3_000
 LARGEST = 4_096
 """Bytes of a name with its value."""
+LONGEST_HEADER = 8_192
+"""Bytes of cookies that go with one request: servers take no more, and what is sent is remembered for a while."""
 LONGEST_SECONDS = 400 * 86_400.0
 
 _SECOND_LEVEL = frozenset(
@@ -72,7 +74,7 @@ class Jar:
             and (cookie.ends_at is None or cookie.ends_at > time)
         ]
         fitting.sort(key=lambda cookie: -len(cookie.path))
-        return "; ".join(f"{cookie.name}={cookie.value}" for cookie in fitting)
+        return _joined([f"{cookie.name}={cookie.value}" for cookie in fitting])
 
     def _set(self, url: str, text: str) -> None:
         cookie = _read(url, text, self._clock())
@@ -88,6 +90,16 @@ class Jar:
             self._count -= 1
         while self._count > MOST:
             self._count -= len(self._kept.pop(next(iter(self._kept))))
+
+
+def _joined(pairs: list[str]) -> str:
+    """As many of them as may be sent."""
+    size = 0
+    for count, pair in enumerate(pairs):
+        size += len(pair) + 2
+        if size > LONGEST_HEADER:
+            return "; ".join(pairs[:count])
+    return "; ".join(pairs)
 
 
 def _domains(host: str) -> Iterator[str]:
