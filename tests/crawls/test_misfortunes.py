@@ -157,3 +157,9 @@ async def test_a_process_that_has_to_leave_all_hosts_alone_says_until_when(
     await eventually(lambda: "all hosts that are left must be left alone until 20" in caplog.text)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_where_nobody_says_which_proxy_to_take_any_more_no_page_fails_for_that(begin: Begin) -> None:
+    scene = await begin(pages(SMALL), fetching=Fetching(proxies="ways"))  # of which this worker knows nothing
+    assert (await scene.crawl()).reason == "failed"
+    assert await scene.state_of("/") == ("queued", "")

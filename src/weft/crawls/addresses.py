@@ -21,6 +21,7 @@ from weft.fetching.urls import host_of
 
 LONGEST_WAIT_SECONDS = 1.3
 """A place further away is not taken: the limiter may forget it before it is used."""
+HIGHEST_RATE = 1_000_000.0
 MOST_ADDRESSES = 10
 """Of one host, in whose lines a request waits."""
 MOST_HOSTS = 10_000
@@ -31,7 +32,7 @@ class InLine:
 
     def __init__(self, way: Egress | Detours, delay_seconds: float, line: SideLine) -> None:
         self._way, self._line = way, line
-        self._turns = Turns(_Asked(line, 1 / delay_seconds))
+        self._turns = Turns(_Asked(line, min(1 / delay_seconds, HIGHEST_RATE)))
         self._addresses: dict[str, list[str]] = {}
         """Of hosts that were asked before."""
 

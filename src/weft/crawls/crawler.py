@@ -187,7 +187,7 @@ class Crawler:
             held, work = taken
             try:
                 await self._visit(held, work)
-            except CannotKeep as problem:  # nothing is told of the page, so that it is fetched again
+            except (CannotKeep, HungUp) as problem:  # nothing is told of the page, so that it is fetched again
                 self.stop(FAILED, str(problem))
             except Exception as problem:
                 log.exception("%s broke the crawler", work.url)
