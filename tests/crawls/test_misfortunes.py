@@ -18,7 +18,7 @@ from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Scope
 from weft.crawls.ending import End
 from weft.crawls.errands import Errands
 from weft.crawls.pieces import BESIDES
-from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS
+from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS, write_state
 from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held, Workbench
 
@@ -51,6 +51,16 @@ def test_the_delay_that_one_origin_of_a_host_asks_for_outlives_the_robots_txt_of
     answers_robots("User-agent: *\nAllow: /")(held, errands, HTTP)
     assert isinstance(errands.admit(held, steady()), Given)
     assert held.manners.delay >= 20 * SECOND
+
+
+def test_whoever_takes_over_from_one_who_died_waits_as_long_as_robots_txt_asked_that_one_to() -> None:
+    held, errands = held_and_errands(f"{HTTPS}/1")
+    answers_robots("User-agent: *\nCrawl-delay: 200")(held, errands, HTTPS)
+    assert isinstance(errands.admit(held, steady()), Given)
+    assert not held.saved
+    spec, at = CrawlSpec(urls=(HTTPS,)), steady()
+    left = HostLease("site.example", 2, [], state=write_state(held.manners.state), unclean=True)
+    assert Workbench(spec, errands.admit).add(left, at).manners.due() >= at + 200 * SECOND
 
 
 @pytest.mark.parametrize("told", ["99999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])

@@ -91,6 +91,7 @@ class Errands:
             held.allowances[origin] = allowance
             rules = allowance.rules
             if rules is not None:
+                held.saved = held.saved and rules.crawl_delay <= held.manners.crawl_delay
                 held.manners.obey(rules.crawl_delay)
                 for sitemap in rules.sitemaps:
                     self._listed(held, sitemap)
@@ -147,5 +148,5 @@ class Errands:
         self._allowances.learn(origin, kept, text)
         held.allowances.pop(origin, None)
         others = (each.rules for each in held.allowances.values())
-        held.manners.crawl_delay = max((rules.crawl_delay for rules in others if rules is not None), default=0.0)
+        held.manners.obey_only(max((rules.crawl_delay for rules in others if rules is not None), default=0.0))
         held.saved = False

@@ -57,6 +57,8 @@ class HostState(msgspec.Struct, omit_defaults=True):
     full_at: Moment = 0
     """When its burst is whole again."""
     address: str = ""
+    crawl_delay: float = 0.0
+    """What robots.txt asked the last holder for; whoever comes after one who died obeys it once."""
     robots: dict[str, KeptRobots] = {}
     """By origin."""
 
@@ -91,13 +93,18 @@ class Manners:
         self.delay: Moment = 0
         self._settle()
 
-    def wait_one_delay(self, at: Moment) -> None:
+    def wait_one_delay(self, at: Moment, least: float = 0.0) -> None:
         """Nobody knows when the host was last asked: begin as if that had been now, with no burst left."""
-        self.state.full_at = max(self.state.full_at, at + self.delay * (1 + self._burst))
+        delay = max(self.delay, seconds(min(least, self._terms.longest_crawl_delay_seconds)))
+        self.state.full_at = max(self.state.full_at, at + delay + self.delay * self._burst)
 
     def obey(self, crawl_delay: float) -> None:
         """robots.txt asks for that many seconds between requests."""
-        self.crawl_delay = max(self.crawl_delay, crawl_delay)
+        self.obey_only(max(self.crawl_delay, crawl_delay))
+
+    def obey_only(self, crawl_delay: float) -> None:
+        """What was asked for before counts no more."""
+        self.crawl_delay = self.state.crawl_delay = crawl_delay
         self._settle()
 
     @property

@@ -100,7 +100,7 @@ class Workbench:
         """Hold a host that was leased."""
         manners = Manners(self._terms, read_state(lease.state))
         if lease.unclean:
-            manners.wait_one_delay(at)
+            manners.wait_one_delay(at, manners.state.crawl_delay if self._terms.robots else 0.0)
         manners.state.full_at = max(manners.state.full_at, lease.next_at if manners.delay else 0)
         held = self.hosts[lease.host] = Held(lease, manners, at)
         held.until = until
