@@ -75,13 +75,22 @@ def test_what_was_asked_for_is_what_the_crawl_is_told(shell: Shell, tmp_path: Pa
     }
 
 
+def test_a_crawl_may_be_told_to_go_no_link_away(shell: Shell) -> None:
+    shell(*BEGIN, "--depth", "0")
+    assert shell.document("crawls", "show", "1")["spec"]["scope"] == {"depth": 0}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ((SITE,), "those who are crawled must be able to reach somebody"),
         (("gopher://x.example", *CONTACT), "it must be an http or https address"),
         ((SITE, *CONTACT, "--field", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
-        ((SITE, *CONTACT, "--within", "world"), "invalid enum value 'world'"),
+        ((SITE, *CONTACT, "--within", "world"), "--within is 'world'; it must be one of host, domain, path, any"),
+        (
+            (SITE, *CONTACT, "--field", "x:money=css:b"),
+            "the type in --field is 'money'; it must be one of text, number",
+        ),
         (CONTACT, "it must have at least one address to begin with"),
     ],
 )
@@ -158,6 +167,13 @@ def test_raw_files_and_items_are_exported(shell: Shell) -> None:
     assert shell.ok("crawls", "export", "1", "--warc").out == "raw"
     assert shell.ok("crawls", "export", "1", "--cdxj").out == "com,a)/ 1 {}\n"
     assert json.loads(shell.ok("crawls", "export", "1", "--format", "json").out) == []
+
+
+def test_a_crawl_without_raw_files_says_why_it_has_none(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell(*BEGIN, "--no-warc")
+    assert "has no WARC file yet" in shell("crawls", "export", "1", "--warc").err
+    assert shell("crawls", "export", "2", "--warc").err == "crawl 2 keeps no raw pages: it was told not to\n"
 
 
 @pytest.mark.parametrize(

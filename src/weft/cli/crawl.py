@@ -23,6 +23,8 @@ MOST_SEEDS = 10_000
 """Addresses that a crawl begins with; those of a longer file are given to it before it goes on."""
 PER_CALL = 5_000
 LANGUAGES = ("css", "xpath", "jsonpath")
+WITHIN = ("host", "domain", "path", "any")
+TYPES = ("text", "number", "whole", "flag", "time", "url", "html")
 
 
 def crawl(
@@ -54,16 +56,19 @@ def crawl(
     pause_on_interrupt: options.PauseOnInterrupt = False,
 ) -> None:
     """Crawl a whole site, politely; Ctrl-C leaves it to go on, and pressed twice it lets it rest."""
+    if within not in WITHIN:
+        raise Invalid("--within", within, f"it must be one of {', '.join(WITHIN)}")
     told = _read(spec)
     seeds = [_address(each) for each in (*(url or ()), *_lines(from_file))]
     _put(
         told, {"urls": seeds[:MOST_SEEDS], "sitemaps": sitemap, "follow": follow, "dataset": dataset, "spread": spread}
     )
-    _put(told, {"within": within if within != "host" else None, "allow": allow, "deny": deny, "depth": depth}, "scope")
+    _put(told, {"within": within if within != "host" else None, "allow": allow, "deny": deny}, "scope")
+    _put(told, {"depth": depth}, "scope", keep_zero=True)
     _put(told, {"sitemaps": sitemaps}, "scope")
     _put(told, {"pages": max_pages, "pages_per_host": pages_per_host, "seconds": max_seconds}, "budget")
     _put(told, {"contact": contact}, "fetching")
-    _put(told, {"delay_seconds": delay} if delay is not None else {}, "politeness", keep_zero=True)
+    _put(told, {"delay_seconds": delay}, "politeness", keep_zero=True)
     _put(told, {"text": text, "markdown": markdown, "fields": _fields(field)}, "keeping")
     _put(told, {"warc": False} if no_warc else {}, "keeping", keep_zero=True)
     project = options_of(context).project or "default"
@@ -143,6 +148,8 @@ def _fields(given: list[str] | None) -> dict[str, dict[str, str]]:
         language, colon, path = rule.partition(":")
         if not name or not equals or not colon or language not in LANGUAGES or not path:
             raise Invalid("--field", each, "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…")
+        if kind and kind not in TYPES:
+            raise Invalid("the type in --field", kind, f"it must be one of {', '.join(TYPES)}")
         found[name] = {language: path} | ({"type": kind} if kind else {})
         before, at, attribute = path.rpartition("@")
         if language == "css" and at and attribute.replace("-", "").isalnum():

@@ -26,6 +26,8 @@ AGAIN_SECONDS = 3.0
 """Within which Ctrl-C, pressed once more, lets the crawl rest."""
 WINDOW = 10
 """Of how many looks the speed is the average."""
+WIDE = 100
+"""Columns of a terminal that has room for the time that has passed, beside the time that is left."""
 SHOWN_TRAPS = 5
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 INTERRUPTED = 130
@@ -55,18 +57,27 @@ class Interrupts:
 
 async def stay(weft: App, crawl_id: int, *, pause_on_interrupt: bool = False) -> Report:
     """Show how a crawl is getting on until it is over, or until somebody has seen enough."""
-    view = _view()
     with Interrupts() as interrupts:
+        report = await _watched(weft, crawl_id, interrupts)
+        if report is not None:
+            return report
+        await _leave(weft, crawl_id, interrupts, pause=pause_on_interrupt)
+        return await weft.crawls.report(crawl_id)
+
+
+async def _watched(weft: App, crawl_id: int, interrupts: Interrupts) -> Report | None:
+    """How a crawl that is over stands; None where somebody has seen enough before. The terminal is left as it was."""
+    view = _view()
+    try:
         while True:
             report = await weft.crawls.report(crawl_id)
             if report.crawl.state != ACTIVE:
-                view.close()
                 return report
             view.show(report)
             if await interrupts.within(LOOK_SECONDS):
-                view.close()
-                await _leave(weft, crawl_id, interrupts, pause=pause_on_interrupt)
-                return await weft.crawls.report(crawl_id)
+                return None
+    finally:
+        view.close()
 
 
 async def _leave(weft: App, crawl_id: int, interrupts: Interrupts, *, pause: bool) -> None:
@@ -110,10 +121,13 @@ class Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-        columns = (BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        columns: list[ProgressColumn] = [BarColumn(bar_width=24), TextColumn("{task.description}")]
+        if console.width >= WIDE:
+            columns.append(TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console, transient=True)
         self._task = self._progress.add_task("begins", total=None)
         self._speed = Speed()
         self._progress.start()

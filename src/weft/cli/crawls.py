@@ -218,11 +218,17 @@ async def _write_raw(weft: App, crawl: int, *, index: bool) -> None:
     else:
         files = await weft.crawls.files.all(crawl)
         if not files:
-            note(f"crawl {crawl} has no WARC file yet: one is kept once it is full, or its run has ended")
+            note(f"crawl {crawl} {await _why_no_file(weft, crawl)}")
         for each in files:
             async for part in weft.crawls.files.parts(crawl, each.name):
                 sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
+
+
+async def _why_no_file(weft: App, crawl: int) -> str:
+    if not (await weft.crawls.get(crawl)).spec.keeping.warc:
+        return "keeps no raw pages: it was told not to"
+    return "has no WARC file yet: one is kept once it is full, or its run has ended"
 
 
 async def _write_items(weft: App, crawl: int, format: str, fields: tuple[str, ...]) -> None:
