@@ -14,7 +14,7 @@ from weft.clock import SECOND, iso
 from weft.crawl_ports import HostReport, Outcome, Turn
 from weft.crawls.model import Crawl
 from weft.crawls.politeness import HostState
-from weft.crawls.robots import RULES, KeptRobots
+from weft.crawls.robots import RULES, UNREACHABLE, KeptRobots
 from weft.errors import Invalid
 from weft.fetching.urls import key_of
 
@@ -83,6 +83,32 @@ async def test_an_address_in_line_is_told_when_its_turn_is(app: App, clock: SetC
     )
     await app.crawls.pause(crawl.id)
     assert await asked(app, crawl, SITE) == "it is in line, but the crawl is paused: paused by a person"
+
+
+@pytest.mark.parametrize(
+    ("robots", "errors", "because"),
+    [
+        (UNREACHABLE, 0, ", because its robots.txt could not be read"),
+        (RULES, 5, ", because it failed 5 times in a row"),
+        (RULES, 0, ""),
+    ],
+)
+async def test_a_host_that_is_left_alone_is_told_with_what_went_wrong(
+    app: App, clock: SetClock, robots: str, errors: int, because: str
+) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    [host] = share.hosts
+    kept = {"https://site.example": KeptRobots(at=clock.now, found=robots)}
+    state = msgspec.json.encode(HostState(robots=kept, errors=errors)).decode()
+    later = clock.now + 60 * SECOND
+    outcome = Outcome(key_of(SITE), "queued")
+    await share.turn(
+        Turn(reports=[HostReport(host.host, host.fence, [outcome], state=state, next_at=later, release=True)])
+    )
+    words = f"it is in line, and its host site.example is left alone until {iso(later)}"
+    assert await asked(app, crawl, SITE) == words + because
 
 
 async def test_the_robots_txt_of_a_host_that_is_known_counts(app: App, clock: SetClock) -> None:

@@ -62,9 +62,20 @@ def _of_queued(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) 
         tried = f" after {known.tries} tries that failed ({_reason(known)})" if known.tries else ""
         return f"it is in line{tried}, and its turn is not before {iso(known.next_at)}"
     if host is not None and host.next_at > now + SECOND:
-        return f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}"
+        return (
+            f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}{_trouble(known, host)}"
+        )
     ahead = "" if host is None or host.counts.queued < 2 else f", one of {host.counts.queued} of its host"
     return f"it is in line{ahead}"
+
+
+def _trouble(known: Known, host: KnownHost) -> str:
+    """What went wrong with a host that is left alone, where its state tells."""
+    state = read_state(host.state)
+    kept = state.robots.get(origin_of(known.url))
+    if kept is not None and kept.found == UNREACHABLE:
+        return ", because its robots.txt could not be read"
+    return f", because it failed {state.errors} times in a row" if state.errors > 1 else ""
 
 
 def _of_unknown(crawl: Crawl, url: str, host: KnownHost | None) -> tuple[str, str]:
