@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from tests.crawls.steering import TRAP, Share, a_crawl
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import Role
 from weft.app import App
+from weft.clock import moment
+from weft.crawl_ports import HostReport, Turn
 
 pytestmark = on_sqlite
 
@@ -118,6 +121,17 @@ async def test_hosts_addresses_and_skips_have_pages_of_their_own(app: App, surfe
     skips = html.unescape((await surfer.get("/crawls/1/skips?reason=calendar")).text)
     assert f"{SITE}calendar/9" in skips
     assert (await surfer.get("/crawls/9/hosts")).status == 404
+
+
+async def test_a_host_is_left_alone_until_a_moment_that_is_to_come(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.turn()
+    [host] = share.hosts
+    for year, told in ((2000, 0), (2100, 1)):
+        day = moment(datetime(year, 1, 1, tzinfo=UTC))
+        await share.turn(Turn(reports=[HostReport(host.host, host.fence, [], next_at=day)]))
+        assert (await surfer.get("/crawls/1/hosts")).text.count("<time") == told
 
 
 async def test_a_viewer_is_offered_nothing_to_press(app: App, surfer: Surfer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,7 +18,8 @@ STATES = ("queued", "leased", "done", "failed", "skipped")
 async def hosts(visit: Visit) -> Page:
     """The hosts of a crawl: how much of each is done, who holds it, and until when it is left alone."""
     found = await _listed(visit, "hosts", ("after",))
-    return Page("crawls/hosts.html", found, found["found"])
+    shown = found | {"left_alone": [each["host"] for each in found["found"]["items"] if _is_to_come(each["next_at"])]}
+    return Page("crawls/hosts.html", shown, found["found"])
 
 
 async def urls(visit: Visit) -> Page:
@@ -31,6 +33,10 @@ async def skips(visit: Visit) -> Page:
     """What was left out, by reason, host and pattern."""
     found = await _listed(visit, "skips", ("reason",))
     return Page("crawls/skips.html", found, found["found"])
+
+
+def _is_to_come(at: str | None) -> bool:
+    return at is not None and datetime.fromisoformat(at) > datetime.now(UTC)
 
 
 async def _listed(visit: Visit, what: str, names: tuple[str, ...]) -> dict[str, Any]:
