@@ -152,3 +152,15 @@ async def test_what_a_crawl_discovers_feeds_another(app: App) -> None:
     await asked(app, hand, finder, Turn(), feed=["http://three.example/item"])
     fed = await asked(app, hand, taker)
     assert [url.url for host in fed.turned.leases for url in host.urls] == ["http://three.example/item"]
+
+
+async def test_a_share_that_has_nothing_to_do_is_made_known_to_the_others(app: App, clock: SetClock) -> None:
+    hand = await Hand.join(app)
+    first = await leased(app, hand)
+    begun = await asked(app, hand, first)
+    second = await leased(app, hand, crawl=begun.crawl, urls=[])
+    hungry = await asked(app, hand, second, hungry=True)
+    assert (hungry.turned.leases, hungry.others_hungry) == ([], False)
+    assert (await asked(app, hand, first, Turn())).others_hungry
+    clock.forward(5)
+    assert not (await asked(app, hand, first, Turn())).others_hungry

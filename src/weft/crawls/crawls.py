@@ -55,7 +55,7 @@ class Crawls:
         by: str = "",
         paused: bool = False,
     ) -> Crawl:
-        """Begin a crawl: its first share is queued with it. One that is begun ``paused`` waits for ``resume``."""
+        """Begin a crawl: its shares are queued with it. One that is begun ``paused`` waits for ``resume``."""
         read = checked(spec, self._policy)
         name = name_of(name, read)
 
@@ -66,7 +66,9 @@ class Crawls:
             crawl_id = store.add(tx, row)
             if paused:
                 store.change_state(tx, crawl_id, [ACTIVE], PAUSED, FILLING, None)
-            run_id = None if paused else self._queue(tx, crawl_id, (project, name, read), labels, by)
+            shares = 0 if paused else max(read.spread, 1)  # what is to be spread by itself begins with one
+            queued = [self._queue(tx, crawl_id, (project, name, read), labels, by) for _ in range(shares)]
+            run_id = queued[0] if queued else None
             events.append(tx, [Fact("crawl_started", project, run_id, None, {"crawl": crawl_id})], at)
             tell(tx, after={"crawl": crawl_id, "name": name, "urls": list(read.urls[:10])})
             return crawl_id

@@ -27,6 +27,9 @@ from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
 from weft.items import collect_store
 from weft.projects import store as projects
 
+HUNGRY: Moment = 2 * SECOND
+"""For how long others hear of a share that has nothing to do."""
+
 SPENT_EVERY: Moment = 2 * SECOND
 """How often it is looked whether the budget of a crawl is used up."""
 
@@ -69,7 +72,15 @@ class Desk:
         if not stop and _is_over(crawl, turn, turned):
             stop, reason = FINISHED, await self._why_over(crawl)
             await self._end(crawl, reason)
-        return CrawlTurned(crawl.id, turned, stop, reason)
+        return CrawlTurned(crawl.id, turned, stop, reason, await self._others_hungry(crawl, asked, turned))
+
+    async def _others_hungry(self, crawl: Crawl, asked: CrawlTurn, turned: Turned) -> bool:
+        """Whether another share has nothing to do; remembers where this one has not."""
+        at = self._clock()
+        is_old = crawl.hungry_at < at - HUNGRY
+        if asked.hungry and not turned.leases and turned.next_at is not None and is_old:
+            await self._db.transact(lambda tx: store.mark_hungry(tx, crawl.id, at))
+        return not asked.hungry and not is_old
 
     async def _ways(self, project: str, asked: ProxyTurn) -> ProxyTurned:
         from weft.fetching.proxies import Proxies  # a process that uses none does not load it

@@ -33,6 +33,8 @@ FAR: Moment = 10 * SECOND
 ASK_AGAIN: Moment = SECOND
 LONGEST_WAIT: Moment = 5 * SECOND
 """Whoever has nothing to do asks for hosts more and more rarely, and hears as late that the crawl is paused."""
+SHARE_EVERY: Moment = 2 * SECOND
+"""How often hosts are given back to those who have none."""
 STATS_EVERY: Moment = 2 * SECOND
 
 
@@ -62,6 +64,7 @@ class Dialogue:
         self.waits_until: Moment = 0
         """When the first host may be asked again, where all that are left must be left alone."""
         self._stats_at: Moment = 0
+        self._shared_at: Moment = 0
         self.load = Load()
 
     def compose(self, *, last: bool = False) -> Told:
@@ -85,7 +88,8 @@ class Dialogue:
             urls_per_host=FEWEST,
             lease_seconds=self._lease_seconds,
         )
-        asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed)
+        hungry = bool(turn.hosts) and not self._bench.hosts
+        asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed, hungry=hungry)
         items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
         ledger.next_item += len(ledger.items)
         ledger.items, ledger.item_bytes, ledger.found, ledger.found_bytes = [], 0, [], 0
@@ -122,7 +126,7 @@ class Dialogue:
         state = ""
         if release or not held.saved:
             state, held.saved = write_state(held.manners.state), True
-        held.leaving = release
+        held.leaving = release or held.leaving
         due = held.manners.due()
         return HostReport(held.name, held.fence, outcomes, due, state, release, held.asked)
 
@@ -184,6 +188,15 @@ class Dialogue:
             self._bench.add(lease, at, told.at + self._lease)
         if turn.hosts:
             self._learn(turn, turned, at)
+        if answer.others_hungry and at > self._shared_at + SHARE_EVERY:
+            self._share(at)
+
+    def _share(self, at: Moment) -> None:
+        """Give back half of the hosts, those with the least in line first: another share has nothing to do."""
+        self._shared_at = at
+        held = sorted(self._bench.hosts.values(), key=lambda each: len(each.queue))
+        for each in held[: len(held) // 2]:
+            each.leaving = True
 
     def _learn(self, turn: Turn, turned: Turned, at: Moment) -> None:
         """Ask for more hosts at once where all were given, and later where there were none."""

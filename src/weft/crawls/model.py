@@ -41,6 +41,8 @@ class CrawlTurn(msgspec.Struct, frozen=True):
     """About the ways out; a turn that has this is about nothing else."""
     crawl: int = 0
     """Which one the answer before named; 0: there was none. A spider's spec names none by its number."""
+    hungry: bool = False
+    """It holds no host, and asks for some."""
 
 
 class CrawlTurned(msgspec.Struct, frozen=True):
@@ -53,6 +55,8 @@ class CrawlTurned(msgspec.Struct, frozen=True):
     """paused, stopped or done: give back what is held and end. Empty: go on."""
     reason: str = ""
     """Why it should stop, in words."""
+    others_hungry: bool = False
+    """Another share has nothing to do: give back some of the hosts that are held."""
     proxies: ProxyTurned | None = None
 
 
@@ -124,3 +128,5 @@ class Crawl:
     created_at: Moment
     created_by: str
     ended_at: Moment | None
+    hungry_at: Moment = 0
+    """When a share of it last had nothing to do, though others had."""

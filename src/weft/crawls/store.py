@@ -40,7 +40,7 @@ def _held_run() -> Select[Any]:
 def add(tx: Transaction, row: dict[str, Any]) -> int:
     """Enter a crawl; ``row`` has project, name, run_id, spec, created_at and created_by."""
     spec = msgspec.json.encode(row["spec"]).decode()
-    values = row | {"spec": spec, "state": ACTIVE, "reason": "", "seeded": False, "ended_at": None}
+    values = row | {"spec": spec, "state": ACTIVE, "reason": "", "seeded": False, "ended_at": None, "hungry_at": 0}
     key = tx.execute(insert(crawls).values(values)).inserted_primary_key
     assert key is not None
     return int(key[0])
@@ -78,6 +78,10 @@ def has_active(tx: Transaction) -> bool:
 
 def mark_seeded(tx: Transaction, crawl_id: int) -> None:
     tx.execute(update(crawls).where(crawls.c.id == crawl_id).values(seeded=True))
+
+
+def mark_hungry(tx: Transaction, crawl_id: int, at: Moment) -> None:
+    tx.execute(update(crawls).where(crawls.c.id == crawl_id).values(hungry_at=at))
 
 
 def change_state(

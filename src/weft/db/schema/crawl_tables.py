@@ -19,6 +19,7 @@ crawls = table(
     Column("created_at", Moment, nullable=False),
     Column("created_by", String(120), nullable=False),
     Column("ended_at", Moment),
+    Column("hungry_at", Moment, nullable=False),  # when a share of it last had nothing to do, though others had
     Index("crawls_by_project", "project", "id"),
     Index("crawls_by_run", "run_id", unique=True),
     Index("crawls_by_state", "state", "id"),
