@@ -123,6 +123,7 @@ class Turns:
             return
         said = answer["turned"]
         self._crawl = said["crawl"]
+        self._crawler.stats.set_value("frontier/crawl", self._crawl)
         self._take(said["turned"])
         if said["stop"] == OVER and not self.hosts.is_busy:
             self._left = NONE

@@ -12,6 +12,7 @@ from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.model import ACTIVE, PAUSED, Crawl, Skip
 from weft.crawls.report import Share, SkipSum
+from weft.crawls.spider_keys import is_of_spider
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.items.model import Sample
@@ -24,6 +25,9 @@ workers, run_stats, samples = schema.workers, schema.run_stats, schema.samples
 KIND = "crawl"
 MOST_SHARES = 500
 """Of so many runs of a crawl, the newest, anything is told."""
+
+QUEUED_BEFORE = 100
+"""How many runs before the one that began a crawl are looked at: one of its siblings may have been faster."""
 
 _spec = msgspec.json.Decoder(CrawlSpec).decode
 
@@ -114,13 +118,24 @@ def shares(tx: Transaction, crawl: Crawl) -> list[Share]:
     columns = (runs.c.id, runs.c.state, runs.c.worker, runs.c.attempt, runs.c.started_at, runs.c.finished_at)
     query = select(*columns, runs.c.outcome, runs.c.reason).order_by(runs.c.id.desc()).limit(MOST_SHARES)
     rows = list(tx.rows(query.where(runs.c.correlation_id == correlation(crawl.id))))
-    if crawl.run_id is not None and all(row.id != crawl.run_id for row in rows):
-        rows += tx.rows(query.where(runs.c.id == crawl.run_id))
+    first = [] if crawl.run_id is None else [crawl.run_id]
+    if more := {*first, *_spider_runs(tx, crawl)} - {row.id for row in rows}:
+        rows = sorted((*rows, *tx.rows(query.where(runs.c.id.in_(more)))), key=lambda row: -row.id)
     pages = _pages(tx, [row.id for row in rows])
     fields = [dict(row._mapping) for row in rows]
     return [
         Share(run_id=each.pop("id"), pages=pages.get(rows[place].id, 0), **each) for place, each in enumerate(fields)
     ]
+
+
+def _spider_runs(tx: Transaction, crawl: Crawl) -> list[int]:
+    """Runs of spiders that do a share of a crawl, by what they tell themselves; of those queued about when it began."""
+    if crawl.run_id is None or not is_of_spider(crawl):
+        return []
+    query = select(runs.c.id).where(runs.c.project == crawl.project, runs.c.id > crawl.run_id - QUEUED_BEFORE)
+    near = [row.id for row in tx.rows(query.order_by(runs.c.id).limit(MOST_SHARES))]
+    told = tx.rows(select(run_stats.c.run_id, run_stats.c.stats).where(run_stats.c.run_id.in_(near)))
+    return [run_id for run_id, stats in told if msgspec.json.decode(stats).get("frontier/crawl") == crawl.id]
 
 
 def _pages(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:
