@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from tests.conftest import on_sqlite
 from tests.crawls.steering import TRAP, Share, a_crawl
@@ -15,6 +16,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.clock import moment
 from weft.crawl_ports import HostReport, Turn
+from weft.db import schema
 
 pytestmark = on_sqlite
 
@@ -132,6 +134,18 @@ async def test_a_host_is_left_alone_until_a_moment_that_is_to_come(app: App, sur
         day = moment(datetime(year, 1, 1, tzinfo=UTC))
         await share.turn(Turn(reports=[HostReport(host.host, host.fence, [], next_at=day)]))
         assert (await surfer.get("/crawls/1/hosts")).text.count("<time") == told
+
+
+async def test_a_crawl_that_spiders_do_names_no_dataset_that_it_does_not_fill(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_crawl(app)
+    site = (await surfer.get("/crawls/1")).text
+    await app.db.transact(lambda tx: tx.execute(update(schema.crawls).values(spec='{"follow":true}')))
+    spiders = (await surfer.get("/crawls/1")).text
+    assert [("/datasets/shop/pages" in page, "It begins at" in page) for page in (site, spiders)] == [
+        (True, True),
+        (False, False),
+    ]
 
 
 async def test_a_viewer_is_offered_nothing_to_press(app: App, surfer: Surfer) -> None:

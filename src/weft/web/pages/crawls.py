@@ -74,7 +74,8 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     shown: dict[str, Any] = document | {"url": url, "why": why, "errors": errors, "said": _said(visit)}
     shown |= {"chart": chart(document["pace"]), "total": document["left"] + pages_of(document["counts"])}
     shown |= {"pages": pages_of(document["counts"]), "most_shares": SHOWN_SHARES}
-    shown["dataset"] = document["spec"].get("dataset", "pages")
+    spec = document["spec"]
+    shown |= {"dataset": spec.get("dataset", "pages"), "brings_pages": brings_pages(spec)}
     shown |= {"may_act": may(visit.session, "operator", crawl["project"])}
     shown |= {"may_delete": may(visit.session, "developer", crawl["project"])}
     shown["problem"] = "" if refusal is None else refusal.problem.detail
@@ -122,6 +123,11 @@ def chart(pace: list[dict[str, Any]]) -> dict[str, Any] | None:
     x = [datetime.fromisoformat(each["at"]).timestamp() for each in pace]
     values = [each["pages_per_second"] for each in pace]
     return {"x": x, "series": [{"name": N_("Pages a second"), "values": values, "color": "blue", "fill": True}]}
+
+
+def brings_pages(spec: dict[str, Any]) -> bool:
+    """Whether its items are pages; spiders bring their own, and other addresses to begin with."""
+    return bool(spec.get("urls") or spec.get("sitemaps") or spec.get("tier") == "fetch")
 
 
 def pages_of(counts: dict[str, int]) -> int:
