@@ -21,6 +21,7 @@ from weft.crawls.pieces import BESIDES
 from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS, write_state
 from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held, Workbench
+from weft.fetching.detours import PutOff
 
 __all__ = ["begin", "database_kind"]
 
@@ -61,6 +62,16 @@ def test_whoever_takes_over_from_one_who_died_waits_as_long_as_robots_txt_asked_
     spec, at = CrawlSpec(urls=(HTTPS,)), steady()
     left = HostLease("site.example", 2, [], state=write_state(held.manners.state), unclean=True)
     assert Workbench(spec, errands.admit).add(left, at).manners.due() >= at + 200 * SECOND
+
+
+def test_a_robots_txt_that_no_proxy_leads_to_at_the_moment_is_asked_for_later_and_no_try_is_lost() -> None:
+    held, errands = held_and_errands(f"{HTTP}/1")
+    for _ in range(10):
+        asked = errands.admit(held, steady())
+        assert isinstance(asked, Errand)
+        errands.missed(held, asked, PutOff("site_paused", "it has blocked every way", 120.0))
+    assert 100 * SECOND < held.manners.due() - steady() <= 120 * SECOND
+    assert held.manners.state.robots == {}
 
 
 @pytest.mark.parametrize("told", ["99999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])

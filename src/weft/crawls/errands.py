@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.clock import SECOND, Moment
+from weft.clock import SECOND, Moment, seconds
 from weft.crawl_ports import FAILED, SKIPPED, Given
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import robots
@@ -13,6 +13,7 @@ from weft.crawls.politeness import retry_after
 from weft.crawls.robots import KeptRobots
 from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held
+from weft.fetching.detours import LONGEST_PAUSE_SECONDS, PutOff
 from weft.fetching.exchange import Exchange, NoAnswer
 from weft.fetching.urls import canonical, origin_of, resolve
 
@@ -112,7 +113,10 @@ class Errands:
 
     def missed(self, held: Held, errand: Errand, problem: NoAnswer) -> None:
         """There is no answer. An address that may never be asked is like one where no robots.txt is."""
-        if problem.kind == "refused_address" and errand.hops == 0:
+        if isinstance(problem, PutOff):  # nothing was asked: it says nothing about robots.txt
+            held.manners.block(steady() + seconds(min(max(problem.seconds, 1.0), LONGEST_PAUSE_SECONDS)))
+            held.saved = False
+        elif problem.kind == "refused_address" and errand.hops == 0:
             self._keep(held, errand.origin, robots.NONE, "", steady())
         else:
             self._out_of_reach(held, errand.origin, steady(), None)

@@ -15,13 +15,11 @@ from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.talk import HungUp, Refused, Talk
 from weft.crawls.workbench import Held
-from weft.fetching.detours import Detours, PutOff
+from weft.fetching.detours import LONGEST_PAUSE_SECONDS, Detours, PutOff
 from weft.fetching.egress import Egress
 from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
 from weft.fetching.ways import Ways
 
-LONGEST_PAUSE_SECONDS = 600.0
-"""A site that has blocked every way is looked at again after so long."""
 AGAIN_SECONDS = 60.0
 
 

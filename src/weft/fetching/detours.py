@@ -17,6 +17,8 @@ from weft.fetching.ways import SitePaused, Way, Ways
 
 PLAIN_REFUSALS = frozenset((429, 503))
 """Who answers with these says when to come back, and is listened to."""
+LONGEST_PAUSE_SECONDS = 600.0
+"""A site that has blocked every way is looked at again after so long."""
 LAST_WORD_SECONDS = 5.0
 
 
