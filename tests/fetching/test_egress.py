@@ -51,6 +51,19 @@ async def test_an_exchange_is_what_was_sent_and_what_came(egress: Egress) -> Non
         (b"identity", TEXT),
         (b"GZip", gzip.compress(TEXT)),
     ],
+    ids=[
+        *(
+            "gzip",
+            "x-gzip and a rest",
+            "two members",
+            "two halves",
+            "a rest",
+            "zlib",
+            "bare deflate",
+            "one in the other",
+        ),
+        *("identity", "capitals"),
+    ],
 )
 async def test_a_body_is_kept_as_it_came_and_decompressed(egress: Egress, encoding: bytes, raw: bytes) -> None:
     async with RawServer({"/": page(raw, b"Content-Encoding: " + encoding)}) as server:
