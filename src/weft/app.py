@@ -24,18 +24,16 @@ from weft.addresses import Guard
 from weft.clock import Clock, now
 from weft.config import Config
 from weft.crawl_ports import Frontier
-from weft.crawls.desk import Desk
 from weft.db.database import Database
 from weft.equipment import (
+    Crawling,
     card_of,
     check_spec,
-    door_policy,
     habits_of,
     keep_and_delete,
     me,
     open_blobs,
     open_executor,
-    open_frontier,
     open_inbox,
     open_shelf,
     open_table,
@@ -126,7 +124,7 @@ class App:
     projects: Projects
     pauses: Pauses
     leases: Leases
-    frontier: Frontier
+    crawling: Crawling
     protocol: DirectProtocol
     gate: Gate
     reaper: Reaper
@@ -146,17 +144,14 @@ class App:
     """Those that this process takes messages with."""
     keeping: asyncio.Task[None] | None = None
     """The last look whether blobs can be kept."""
-    opened_crawls: Crawls | None = None
+
+    @property
+    def frontier(self) -> Frontier:
+        return self.crawling.frontier
 
     @property
     def crawls(self) -> Crawls:
-        """Opened when somebody asks for it: a process at rest loads nothing that crawls."""
-        if self.opened_crawls is None:
-            from weft.crawls.crawls import Crawls
-
-            policy = door_policy(self.config)
-            self.opened_crawls = Crawls(self.db, self.runs, self.frontier, self.blobs, self.clock, policy)
-        return self.opened_crawls
+        return self.crawling.crawls
 
     @property
     def proxies(self) -> Proxies:
@@ -199,7 +194,7 @@ class App:
     async def close(self) -> None:
         await self.courier.close()
         await self.deliverer.close()
-        await self.frontier.close()
+        await self.crawling.close()
         await self.roots.close()
 
 
@@ -209,8 +204,8 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
-    frontier, tasks = open_frontier(config, db, clock), Tasks(db, runs, clock, check_spec)
-    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), Desk(db, frontier, secrets, clock), clock)
+    crawling, tasks = Crawling(config, roots, secrets, clock), Tasks(db, runs, clock, check_spec)
+    protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), crawling, clock)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(
         config=config,
@@ -244,7 +239,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
         projects=_projects(config, db, blobs, clock),
         pauses=Pauses(db, bell, clock),
         leases=leases,
-        frontier=frontier,
+        crawling=crawling,
         clock=clock,
         protocol=protocol,
         gate=Gate(db, protocol, broker, blobs, clock, config.poll_seconds),

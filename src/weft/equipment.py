@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from weft import __version__
+from weft.access.secrets import Secrets
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
@@ -19,7 +20,6 @@ from weft.clock import Clock
 from weft.config import Config
 from weft.crawl_ports import Frontier, Limiter, Rate
 from weft.crawls.model import Policy
-from weft.db.database import Database
 from weft.foreign_files import remove
 from weft.ports import Blobs
 from weft.workers.code import Shelf
@@ -29,6 +29,11 @@ from weft.workers.folder import run_folders
 from weft.workers.habits import Habits
 from weft.workers.left_behind import is_worth_keeping
 from weft.workers.protocol import Card
+
+if TYPE_CHECKING:
+    from weft.crawls.crawls import Crawls
+    from weft.crawls.desk import Desk
+    from weft.roots import Roots
 
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
@@ -40,13 +45,37 @@ open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, r
 open_outbox = registry.open_outbox
 
 
-def open_frontier(config: Config, db: Database, clock: Clock) -> Frontier:
-    """Where the addresses of crawls are known: in the database, unless the settings name another place."""
-    if not config.frontier:
+class Crawling:
+    """The frontier of crawls and the desk before it, opened with the first crawl: a process at rest loads neither."""
+
+    def __init__(self, config: Config, roots: Roots, secrets: Secrets, clock: Clock) -> None:
+        self._config, self._roots, self._secrets, self._clock = config, roots, secrets, clock
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """Where the addresses of crawls are known: in the database, unless the settings name another place."""
+        if self._config.frontier:
+            return registry.open_frontier(self._config.frontier, self._clock)
         from weft.crawls.sql_frontier import SqlFrontier
 
-        return SqlFrontier(db, clock)
-    return registry.open_frontier(config.frontier, clock)
+        return SqlFrontier(self._roots.db, self._clock)
+
+    @cached_property
+    def desk(self) -> Desk:
+        from weft.crawls.desk import Desk
+
+        return Desk(self._roots.db, self.frontier, self._secrets, self._clock)
+
+    @cached_property
+    def crawls(self) -> Crawls:
+        from weft.crawls.crawls import Crawls
+
+        roots, policy = self._roots, door_policy(self._config)
+        return Crawls(roots.db, roots.runs, self.frontier, roots.blobs, self._clock, policy)
+
+    async def close(self) -> None:
+        if "frontier" in vars(self):
+            await self.frontier.close()
 
 
 def open_limiter(config: Config) -> Limiter:

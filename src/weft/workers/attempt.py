@@ -24,8 +24,6 @@ from weft.workers.answers import proper
 from weft.workers.delivery import Delivery
 from weft.workers.echo import Echo
 from weft.workers.folder import place_of_runs
-from weft.workers.frontier_desk import FrontierDesk, serving
-from weft.workers.frontier_pipes import piped
 from weft.workers.log_keeper import kept_log
 from weft.workers.protocol import WorkerProtocol
 from weft.workers.spool import LogSpool
@@ -236,6 +234,9 @@ def _frontier(running: Running, tools: Tools, folder: Path) -> AbstractAsyncCont
     lease = running.lease
     if lease.kind not in ("crawl", "spider"):  # which spiders share one, their projects' settings say as well
         return nullcontext()
+    from weft.workers.frontier_desk import FrontierDesk, serving  # with the first of them
+    from weft.workers.frontier_pipes import piped
+
     desk = FrontierDesk(tools.protocol, tools.delivery, lease, tools.policy, tools.limiter, running.hide)
     return serving(desk, folder) if lease.kind == "crawl" else piped(desk, folder)
 

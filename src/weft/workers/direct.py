@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from weft import events
 from weft.access.secrets import Secrets
 from weft.clock import Clock
-from weft.crawls.desk import Desk
 from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, LeaseLost
@@ -24,18 +24,28 @@ from weft.workers import store
 from weft.workers.opening import opened
 from weft.workers.protocol import Beat, Card, LogChunk, Orders
 
+if TYPE_CHECKING:
+    from weft.crawls.desk import Desk
+
 MOST_CARDS = 10_000
 """How many workers one process speaks for; of more than that, the oldest are asked for again."""
+
+
+class Desks(Protocol):
+    """Has the desk of crawls, and opens it when it is first asked for."""
+
+    @property
+    def desk(self) -> Desk: ...
 
 
 class DirectProtocol:
     """Speaks for workers that may reach the database themselves."""
 
     def __init__(
-        self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, desk: Desk, clock: Clock
+        self, db: Database, leases: Leases, secrets: Secrets, collector: Collector, crawling: Desks, clock: Clock
     ) -> None:
         self._db, self._leases, self._secrets, self._clock = db, leases, secrets, clock
-        self._collector, self._desk, self._fresh = collector, desk, Fresh(clock)
+        self._collector, self._crawling, self._fresh = collector, crawling, Fresh(clock)
         self._cards: dict[int, Card] = {}
 
     async def join(self, card: Card, *, key_id: int | None = None, request_id: str | None = None) -> int:
@@ -73,7 +83,7 @@ class DirectProtocol:
         return await self._collector.collect(worker_id, self._card(worker_id).name, harvests)
 
     async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
-        return await self._desk.turn(worker_id, run_id, attempt, asked)
+        return await self._crawling.desk.turn(worker_id, run_id, attempt, asked)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await self._leases.finish(worker_id, endings)

@@ -18,7 +18,6 @@ from weft.access import store as access_store
 from weft.access.model import Caller
 from weft.access.witness import tell
 from weft.clock import Clock
-from weft.crawls.file_store import crawl_of_attempt
 from weft.crawls.model import CrawlTurn, CrawlTurned
 from weft.db.database import Database, Transaction
 from weft.db.together import Together
@@ -257,6 +256,8 @@ class Gate:
         if owner is None:
             raise LeaseLost(str(worker_id))
         place, worker = (run_id, attempt), owner.card.name
+        from weft.crawls.file_store import crawl_of_attempt  # with the first file
+
         crawl_id = await self._db.read(lambda tx: crawl_of_attempt(tx, place, worker_id, worker))
         if crawl_id is None:
             self._alert(caller, f"write to run {run_id}")
