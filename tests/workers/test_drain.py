@@ -32,6 +32,17 @@ async def test_a_draining_worker_finishes_its_runs_and_leases_no_other(app: App)
     assert await worker_is(app, "offline")
 
 
+async def test_a_share_of_a_crawl_is_given_back_at_once(app: App) -> None:
+    run_id = await submit(app, kind="crawl", spec={"urls": ["http://site.example/"]})
+    executor = Obedient()
+    async with working(app, {"crawl": executor}) as (worker, task):
+        await executor.has_started(run_id)
+        worker.drain()
+        await asyncio.wait_for(task, PATIENCE_SECONDS / 2)
+    assert executor.stopped == [(run_id, 1)]
+    assert (await app.runs.get(run_id)).state is RunState.QUEUED
+
+
 async def test_runs_that_outlast_the_drain_time_go_back_uncounted(app: App) -> None:
     run_id = await submit(app)
     executor = Obedient()

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 TELL_SECONDS = 5.0
 """How much longer than its runs a draining worker may take to tell how they ended."""
 
+GIVEN_BACK = frozenset({"crawl"})
+"""Kinds whose runs are not waited for: another does the rest of a crawl, and nothing of it is lost."""
+
 MOST_LEASED = 200
 """How many runs one lease may bring: larger batches cost more than they save."""
 
@@ -225,6 +228,9 @@ class Worker:
             await ship_all(self._protocol, self._id, self._running.values())
 
     async def _wait_for_running(self, seconds: float) -> None:
+        for running in list(self._running.values()):
+            if running.lease.kind in GIVEN_BACK:
+                running.stop("drain")
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             log.info("worker drains", extra={"worker": self._card.name, "runs": len(tasks)})
