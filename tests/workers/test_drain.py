@@ -35,6 +35,7 @@ async def test_a_draining_worker_finishes_its_runs_and_leases_no_other(app: App)
 async def test_a_share_of_a_crawl_is_given_back_at_once(app: App) -> None:
     run_id = await submit(app, kind="crawl", spec={"urls": ["http://site.example/"]})
     executor = Obedient()
+    executor.needs_folder = True
     async with working(app, {"crawl": executor}) as (worker, task):
         await executor.has_started(run_id)
         worker.drain()

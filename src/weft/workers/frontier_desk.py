@@ -130,8 +130,8 @@ async def serving(desk: FrontierDesk, folder: Path) -> AsyncIterator[None]:
 def _bound(folder: Path) -> socket.socket:
     """A socket of that name in the folder, however long the folder's own path is: that of a socket must be short."""
     (folder / SOCKET).unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    listening = socket.socket(socket.AF_UNIX)
     try:
         short = Path(f"/proc/self/fd/{opened}")
         listening.bind(str((short if short.exists() else folder) / SOCKET))
