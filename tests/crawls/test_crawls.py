@@ -218,3 +218,9 @@ def test_no_crawl_has_more_than_twice_as_many_shares_as_workers() -> None:
     assert Aim(3, by_worker=True).missing([taken("a")] * 6) == 0
     assert Aim(3, by_worker=False).missing([taken("a")] * 2) == 1
     assert Aim(0, by_worker=True).missing([]) == 1
+
+
+async def test_a_crawl_of_a_project_that_cannot_be_is_refused(app: App) -> None:
+    with pytest.raises(Invalid, match="project is 'no such'"):
+        await app.crawls.create("no such", SPEC)
+    assert await app.crawls.all() == []

@@ -76,9 +76,13 @@ def name_of(name: str, spec: CrawlSpec) -> str:
         first = next((url for url in (*spec.urls, *spec.sitemaps)), "")
         host = host_of(canonical(first) or "http://crawl/")
         name = _NOT_IN_NAMES.sub("-", host).strip("-.")[:100] or "crawl"
-    if not NAME.fullmatch(name):
-        raise Invalid("name", name, "it must be letters, digits, '.', '_' and '-', at most 100, begun with no sign")
+    check_name("name", name)
     return name
+
+
+def check_name(field: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Invalid(field, name, "it must be letters, digits, '.', '_' and '-', at most 100, begun with no sign")
 
 
 def share_spec(spec: CrawlSpec, crawl_id: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from weft.clock import Clock
 from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Frontier, Known, KnownHost
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import list_store, pace, store
-from weft.crawls.checking import check_address, checked, name_of, share_spec
+from weft.crawls.checking import check_address, check_name, checked, name_of, share_spec
 from weft.crawls.counting import Counting
 from weft.crawls.feeding import give
 from weft.crawls.files import CrawlFiles
@@ -56,6 +56,7 @@ class Crawls:
         paused: bool = False,
     ) -> Crawl:
         """Begin a crawl: its shares are queued with it. One that is begun ``paused`` waits for ``resume``."""
+        check_name("project", project)
         read = checked(spec, self._policy)
         name = name_of(name, read)
 
