@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from weft import __version__
-from weft.access.secrets import Secrets
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
@@ -31,6 +30,7 @@ from weft.workers.left_behind import is_worth_keeping
 from weft.workers.protocol import Card
 
 if TYPE_CHECKING:
+    from weft.access.secrets import Secrets
     from weft.crawls.crawls import Crawls
     from weft.crawls.desk import Desk
     from weft.roots import Roots

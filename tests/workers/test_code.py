@@ -13,8 +13,8 @@ import pytest
 from tests.waiting import eventually
 from tests.workers.packages import archive, code_of, digest
 from weft.errors import BlobsDown, CodeNotReady
+from weft.projects import archive as archive_module
 from weft.projects.model import Code, code_key
-from weft.workers import code as shelf_module
 from weft.workers.code import Shelf
 from weft.workers.environments import Environments
 
@@ -174,7 +174,7 @@ async def test_a_full_disk_is_told_and_the_next_try_starts_afresh(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(shelf_module, "unpack", full)
+        patch.setattr(archive_module, "unpack", full)
         with pytest.raises(CodeNotReady, match="No space left on device"):
             await shelf.ready(code)
     assert on_disk(folder) == set()

@@ -23,7 +23,7 @@ async def started(folder: Path) -> Running:
     spec = RunSpec(spec={"script": STUBBORN}, grace_seconds=GRACE_SECONDS)
     running = Running(Lease(7, 1, "shop", "prices", "shell", "c-1", "", spec), folder)
     unused: Any = None  # it yields nothing, so there is nobody to deliver to
-    tools = Tools(open_executor, FileBlobs(f"file:{folder}/blobs"), no_code, Delivery(unused))
+    tools = Tools(open_executor, FileBlobs(f"file:{folder}/blobs"), no_code, Delivery(unused), unused)
     running.task = asyncio.create_task(see_through(running, tools))
     await eventually(lambda: running.log.written)
     return running
