@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from typing import Any, NoReturn
@@ -33,7 +34,10 @@ def when_checked() -> None:
 def when_half_a_blob() -> None:
     from weft.adapters.blobs import files
 
-    def replace(path: Any, data: bytes) -> None:
+    def replace(path: Any, write: Any) -> None:
+        whole = io.BytesIO()
+        write(whole)
+        data = whole.getvalue()
         (path.parent / f"{files.INCOMING}half").write_bytes(data[: len(data) // 2])
         die()
 
