@@ -31,6 +31,7 @@ BENCHMARKS = [
     "long_logs",
     "fetch",
     "crawl",
+    "crawl_stores",
     "scrapy_frontier",
     "politeness",
 ]

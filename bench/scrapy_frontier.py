@@ -2,7 +2,8 @@
 
 The spider is the same everywhere (``crawlers/scrapy_spider.py``), and its settings are. In weft its requests come from
 the frontier in the database and its items go to a dataset; the others keep theirs in memory or in Redis, and write
-JSON lines.
+JSON lines. The site has one core and the crawler the other, all of weft in one run as well; two runs have both, and
+then what the site's server took of them does not count.
 """
 
 import argparse
@@ -10,17 +11,30 @@ import asyncio
 import json
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from datetime import datetime
 
-from bench.crawl import LONGEST_SECONDS, Crawlers, Result, Results, Told, memory, peer, redis, report, spent
+from bench import site_crawlers
 from bench.crawlers.scrapy_spider import SETTINGS
-from bench.latencies import machine_load
-from bench.measure import Goal, family, judge
-from bench.nginx_site import NginxSite, nginx_site
-from bench.peers import python
+from bench.measure import Goal, family
+from bench.nginx_site import NginxSite
 from bench.peers.peer import PeerFailed
+from bench.site_crawlers import (
+    CRAWLERS,
+    CRAWLERS_CORE,
+    LONGEST_SECONDS,
+    Crawlers,
+    Results,
+    Told,
+    faster,
+    memory,
+    on_core,
+    peer,
+    redis,
+    server_seconds,
+    spent,
+)
 from bench.spider_hosts import Weft, weft_up
 from weft.app import open_app
 from weft.config import Config
@@ -28,65 +42,43 @@ from weft.config import Config
 SCRAPY, SCRAPY_REDIS = "Scrapy", "scrapy-redis"
 BARE, WEFT, WEFT_TWO = "Scrapy in weft, no frontier", "FrontierScheduler", "FrontierScheduler, two runs"
 PROJECT = "site"
-SPIDER = Path(__file__).parent / "crawlers" / "scrapy_spider.py"
-LOOK_SECONDS = 0.1
+SPIDER = CRAWLERS / "scrapy_spider.py"
+LOOK_SECONDS = 1.0
+"""Each look costs weft something."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = parse(arguments)
-    results: Results = {}
-    python.install()
-    with ExitStack() as stack:
-        site = stack.enter_context(nginx_site(options.pages, options.hosts))
-        crawlers = contenders(site, stack, options)
-        for run in range(options.runs):
-            for name, crawl in crawlers.items():
-                told = crawl()
-                if told["pages"] != options.pages:
-                    raise PeerFailed(name, f"brought {told['pages']:.0f} of {options.pages} pages", "")
-                results.setdefault(name, Result()).add(options.pages, told)
-                print(f"run {run + 1}: {name} {told}", flush=True)
-    print(report(results, options.pages))
-    print(machine_load())
-    return judge(goals(results))
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench scrapy_frontier", description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="how often each crawls (3)")
-    parser.add_argument("--pages", type=int, default=4_000, help="pages of the site (4000)")
-    parser.add_argument("--hosts", type=int, default=50, help="hosts of the site (50)")
-    parser.add_argument("--only", default="", help="names of contenders, separated by semicolons")
-    parser.add_argument("--database", default="", help="the database of weft; empty: SQLite")
-    parser.add_argument("--frontier", default="", help="the frontier of weft; empty: the database")
-    return parser.parse_args(arguments)
+    options = site_crawlers.options("scrapy_frontier", __doc__, pages=4_000, separator=";").parse_args(arguments)
+    return site_crawlers.compare(options, contenders, goals)
 
 
 def contenders(site: NginxSite, stack: ExitStack, options: argparse.Namespace) -> Crawlers:
     """Everybody who crawls, by name."""
     feed = str(site.log.with_name("feed.jl"))
-    queue = stack.enter_context(ExitStack())
-    all_of_them: Crawlers = {
+    return {
         SCRAPY: lambda: peer("scrapy_spider.py", feed, *site.seeds),
-        SCRAPY_REDIS: lambda: peer("scrapy_redis_spider.py", redis(queue), feed, *site.seeds),
+        SCRAPY_REDIS: lambda: peer("scrapy_redis_spider.py", redis(stack), feed, *site.seeds),
         BARE: lambda: weft_crawls(site, options, runs=1, frontier=False),
         WEFT: lambda: weft_crawls(site, options, runs=1),
         WEFT_TWO: lambda: weft_crawls(site, options, runs=2),
     }
-    wanted = {name.strip() for name in options.only.split(";") if name.strip()}
-    return {name: crawl for name, crawl in all_of_them.items() if not wanted or name in wanted}
 
 
 def weft_crawls(site: NginxSite, options: argparse.Namespace, *, runs: int, frontier: bool = True) -> Told:
     """The spider in runs of `weft up`, from the moment when all of them have been handed over to the last one's end."""
     places = {name: getattr(options, name) for name in ("database", "frontier") if getattr(options, name)}
-    with weft_up(1, capacity=runs, **places) as weft:
+    with ExitStack() as stack:
+        if runs == 1:
+            stack.enter_context(on_core(CRAWLERS_CORE))
+        weft = stack.enter_context(weft_up(1, capacity=runs, **places))
         asyncio.run(deployed(weft.roles.config))
         warm_up(weft)
-        before, began = spent(weft), time.monotonic()
+        before, of_site = spent(weft), server_seconds(site)
         run_ids = [submit(weft, site.seeds, frontier) for _ in range(runs)]
         peak = watch(weft)
-        seconds, used = time.monotonic() - began, spent(weft) - before
+        seconds, used = lasted(weft, run_ids), spent(weft) - before
+        if runs > 1:
+            seconds -= (server_seconds(site) - of_site) / runs
         pages = sum(weft.items_of(run_id) for run_id in run_ids)
         return {"pages": pages, "seconds": seconds, "cpu": used, "memory_mb": peak}
 
@@ -140,6 +132,13 @@ def watch(weft: Weft) -> float:
     return peak
 
 
+def lasted(weft: Weft, run_ids: Sequence[int]) -> float:
+    """Seconds from when the first run was handed over until the last one had ended."""
+    runs = [weft.line.ask("GET", f"/v1/runs/{run_id}")[1] for run_id in run_ids]
+    began, ended = ([datetime.fromisoformat(run[name]) for run in runs] for name in ("queued_at", "finished_at"))
+    return (max(ended) - min(began)).total_seconds()
+
+
 def is_spider(weft: Weft, pid: int) -> bool:
     try:
         return weft.is_for_spiders(pid)
@@ -147,15 +146,10 @@ def is_spider(weft: Weft, pid: int) -> bool:
         return False
 
 
-def goals(results: Mapping[str, Result]) -> list[Goal]:
+def goals(results: Results) -> list[Goal]:
     asked = [(WEFT, SCRAPY, 0.8), (WEFT, SCRAPY_REDIS, 1.2), (WEFT_TWO, WEFT, 1.7)]
     return [
-        Goal(
-            what=f"{one}: pages a second, beside {other}",
-            value=results[one].wall.median / results[other].wall.median,
-            at_least=least,
-            unit="×",
-        )
+        Goal(what=f"{one}: pages a second, beside {other}", value=faster(results, one, other), at_least=least, unit="×")
         for one, other, least in asked
         if one in results and other in results
     ]
