@@ -8,6 +8,8 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from weft.workers.pausing import pause
+
 log = logging.getLogger(__name__)
 
 SHORT_LIFE_SECONDS = 10.0
@@ -60,7 +62,7 @@ class Supervisor:
             lived = asyncio.get_running_loop().time() - started
             quick_ends = quick_ends + 1 if lived < SHORT_LIFE_SECONDS and code != 0 else 0
             log.warning("process ended and is replaced", extra={"role": role.name, "exit_code": code})
-            await self._pause(pause_after(quick_ends))
+            await pause(pause_after(quick_ends), self._stopping)
 
     async def _live(self, role: Role) -> int:
         seen = {name: value for name, value in self._environment.items() if name not in role.unseen}
@@ -82,12 +84,6 @@ class Supervisor:
             log.error("process did not end in time and is killed", extra={"role": role.name})
             process.kill()
         return await ended
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
 
 
 def pause_after(quick_ends: int) -> float:

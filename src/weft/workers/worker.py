@@ -23,6 +23,7 @@ from weft.workers.heart import Heart
 from weft.workers.leaving import wait_for_runs
 from weft.workers.left_behind import deliver_left_behind
 from weft.workers.log_shipping import ship_all
+from weft.workers.pausing import pause
 from weft.workers.preparing import Preparations
 from weft.workers.protocol import Beat, Card, Orders, WorkerProtocol
 from weft.workers.reports import Reports
@@ -126,7 +127,7 @@ class Worker:
                 log.warning("not joined yet", extra={"worker": self._card.name, "why": str(problem)})
             except Exception:  # one that does not join again would look alive and do nothing
                 log.exception("not joined yet", extra={"worker": self._card.name})
-            await self._pause(self._habits.poll_seconds)
+            await pause(self._habits.poll_seconds, self._draining)
         else:
             return False
         self._reports.worker_id = self._delivery.worker_id = self._id
@@ -153,11 +154,11 @@ class Worker:
                 leases = await self._lease(want)
             except WeftError as problem:
                 log.warning("nothing leased", extra={"worker": self._card.name, "why": str(problem)})
-                await self._pause(self._habits.poll_seconds)
+                await pause(self._habits.poll_seconds, self._draining)
                 continue
             except Exception:  # a worker goes on, whatever one lease ran into
                 log.exception("nothing leased", extra={"worker": self._card.name})
-                await self._pause(4 * self._habits.poll_seconds)
+                await pause(4 * self._habits.poll_seconds, self._draining)
                 continue
             if len(leases) < want:  # that was all; what comes meanwhile rings
                 await self._listen(queues)
@@ -214,13 +215,7 @@ class Worker:
         if ringing in done and (problem := ringing.exception()) is not None:
             if not isinstance(problem, BrokerDown):  # a broker is somebody's plug-in: without it we poll
                 log.error("the broker failed", extra={"worker": self._card.name, "why": repr(problem)})
-            await self._pause(self._habits.poll_seconds)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._draining.wait(), seconds)
-        except TimeoutError:
-            return
+            await pause(self._habits.poll_seconds, self._draining)
 
     async def _ship_forever(self) -> None:
         while True:
