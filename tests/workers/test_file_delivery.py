@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,42 @@ async def test_files_of_other_kinds_of_runs_and_of_other_names_are_not_taken(tmp
         "weft-5-8-1-00000.cdxj",
         "weft-5-8-1-00000.warc.gz",
     ]
+
+
+async def test_a_link_that_a_process_has_left_is_neither_followed_nor_written_through(tmp_path: Path) -> None:
+    blobs, folder, mine = FileBlobs(f"file:{tmp_path}/blobs"), tmp_path / "7-1", tmp_path / "mine"
+    crawled(folder)
+    place = folder / "warc" / "5"
+    (place / f"{NAME}.cdxj").unlink()
+    mine.write_bytes(gzip.compress(b"mine") + b"the rest")
+    before = mine.read_bytes()
+    (place / f"{NAME}.cdxj").symlink_to(mine)
+    (place / "weft-5-7-1-00001.warc.gz.open").symlink_to(mine)
+    crawled(tmp_path / "other", crawl=6)
+    (folder / "warc" / "6").symlink_to(tmp_path / "other" / "warc" / "6")
+    assert await file_delivery.deliver_all(blobs, 7, 1, folder) == ""
+    assert await blobs.keys("crawls") == [FILES[1]]
+    assert mine.read_bytes() == before
+
+
+async def test_a_folder_of_raw_pages_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    blobs, folder = FileBlobs(f"file:{tmp_path}/blobs"), tmp_path / "7-1"
+    crawled(tmp_path / "other", closes=False)
+    theirs = sorted((tmp_path / "other").rglob("*"))
+    folder.mkdir()
+    (folder / "warc").symlink_to(tmp_path / "other" / "warc")
+    assert await file_delivery.deliver_all(blobs, 7, 1, folder) == ""
+    assert (await blobs.keys("crawls"), sorted((tmp_path / "other").rglob("*"))) == ([], theirs)
+
+
+def test_an_index_is_not_written_through_a_link(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(b"mine")
+    writer = crawled(tmp_path / "7-1", closes=False)
+    (opened,) = (tmp_path / "7-1" / "warc" / "5").glob("*.open")
+    opened.with_name(opened.name.replace(".warc.gz.open", ".cdxj")).symlink_to(mine)
+    writer.close()
+    assert mine.read_bytes() == b"mine"
 
 
 def card(name: str) -> Card:

@@ -17,6 +17,7 @@ from typing import Protocol, runtime_checkable
 from weft.crawls.warc_names import FOLDER, OPEN
 from weft.errors import WeftError
 from weft.ports import Blobs
+from weft.workers import plain_files
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +79,12 @@ async def deliver(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> int:
     """Deliver the files that are finished; how many these were. An index goes first: a file that is there has one."""
     delivered = 0
     for crawl_id, file in await asyncio.to_thread(finished, folder, run_id, attempt):
-        for each in (file.with_name(file.name.removesuffix(".warc.gz") + ".cdxj"), file):
-            if each.is_file():
-                await _put(blobs, crawl_id, run_id, attempt, each)
-                each.unlink()
+        for name in (file.name.removesuffix(".warc.gz") + ".cdxj", file.name):
+            way = (FOLDER, file.parent.name, name)
+            with plain_files.opened(folder, way) as readable:
+                if readable is not None:
+                    await _put(blobs, crawl_id, run_id, attempt, name, readable)
+            plain_files.remove(folder, way)
         delivered += 1
     return delivered
 
@@ -89,6 +92,8 @@ async def deliver(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> int:
 def finished(folder: Path, run_id: int, attempt: int) -> list[tuple[int, Path]]:
     """The WARC files of an attempt that nobody writes to any more, with the crawl that each is of."""
     found: list[tuple[int, Path]] = []
+    if (folder / FOLDER).is_symlink():
+        return found
     for place in sorted((folder / FOLDER).glob("*")):
         if not _CRAWL.fullmatch(place.name) or place.is_symlink() or not place.is_dir():
             continue
@@ -100,7 +105,8 @@ def finished(folder: Path, run_id: int, attempt: int) -> list[tuple[int, Path]]:
 
 def has_files(folder: Path) -> bool:
     """Whether raw pages lie in the folder of an attempt, finished or not."""
-    return any(True for ending in ("", OPEN) for _ in (folder / FOLDER).glob(f"*/*.warc.gz{ending}"))
+    names = (each for ending in ("", OPEN) for each in (folder / FOLDER).glob(f"*/*.warc.gz{ending}"))
+    return any(not each.is_symlink() for each in names)
 
 
 def _mend(folder: Path) -> None:
@@ -111,11 +117,11 @@ def _mend(folder: Path) -> None:
         mend_all(folder)
 
 
-async def _put(blobs: Blobs, crawl_id: int, run_id: int, attempt: int, file: Path) -> None:
+async def _put(blobs: Blobs, crawl_id: int, run_id: int, attempt: int, name: str, file: Path) -> None:
     if isinstance(blobs, KeepsFiles):
-        await blobs.keep_file(run_id, attempt, file.name, file)
+        await blobs.keep_file(run_id, attempt, name, file)
     else:
-        await blobs.put_file(key_of(crawl_id, file.name), file)
+        await blobs.put_file(key_of(crawl_id, name), file)
 
 
 async def _deliver_on(blobs: Blobs, run_id: int, attempt: int, folder: Path) -> None:
