@@ -9,6 +9,7 @@ import pytest
 from tests.api.acting import Visitor
 from tests.api.walking import a_worker, items_of_a_run
 from tests.conftest import on_sqlite
+from tests.crawls.steering import a_crawl
 from tests.projects.making import a_version
 from tests.runs.acting import submit
 from tests.tasks.scene import keep, noop
@@ -47,6 +48,23 @@ async def test_a_run_is_found_by_its_number(admin: Visitor) -> None:
     assert ("run", "shop", str(run_id)) in await found(admin, f" #{run_id} ")
     for nothing in ("0", "9" * 19, "9" * 30, "٣", "-1", "1.0"):
         assert [each for each in await found(admin, nothing) if each[0] == "run"] == []
+
+
+async def test_a_crawl_is_found_by_its_number_and_the_newest_by_a_part_of_its_name(admin: Visitor) -> None:
+    older, newer = [await a_crawl(admin.app) for _ in range(2)]
+    other = await a_crawl(admin.app, "bank", urls=["https://elsewhere.example/"])
+
+    async def numbers(visitor: Visitor, part: str) -> list[tuple[str, int]]:
+        answer = await visitor.get("/v1/find", params={"q": part})
+        return [(each["name"], each["number"]) for each in answer.json["found"] if each["kind"] == "crawl"]
+
+    assert await numbers(admin, "SITE.ex") == [("site.example", newer.id)]
+    assert await numbers(admin, "example") == [("elsewhere.example", other.id), ("site.example", newer.id)]
+    assert await numbers(admin, f"#{older.id}") == [("site.example", older.id)]
+    assert await numbers(admin, "99") == []
+    stranger = await admin.granted({"bank": Role.VIEWER})
+    assert await numbers(stranger, "example") == [("elsewhere.example", other.id)]
+    assert await numbers(stranger, str(older.id)) == []
 
 
 async def test_nobody_finds_what_they_may_not_see(admin: Visitor) -> None:

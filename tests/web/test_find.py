@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
+from tests.crawls.steering import a_crawl
 from tests.projects.making import a_version
 from tests.tasks.scene import keep, noop
 from tests.waiting import eventually
@@ -31,6 +32,15 @@ async def test_what_was_found_leads_to_its_page(app: App, surfer: Surfer) -> Non
     assert "Look for anything" in (await surfer.get("/find")).text
     assert (await surfer.get("/find?q=" + "x" * 300)).status == 200
     assert (await surfer.get("/find?q=%00")).status == 422
+
+
+async def test_a_crawl_that_was_found_leads_to_its_page(app: App, surfer: Surfer) -> None:
+    await a_crawl(app)
+    await surfer.log_in(grants={EVERYWHERE: Role.VIEWER})
+    for part in ("site.ex", "1"):
+        told = (await surfer.get(f"/find.json?q={part}")).text
+        assert '{"kind":"crawl","name":"1 · shop/site.example","page":"/crawls/1"}' in told
+    assert 'href="/crawls/1"' in (await surfer.get("/find?q=site")).text
 
 
 async def test_the_palette_finds_a_task_with_the_keyboard_alone(app: App, surfer: Surfer) -> None:

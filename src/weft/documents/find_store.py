@@ -12,11 +12,15 @@ from weft.db import schema
 from weft.db.database import Transaction
 
 tasks, projects, versions = schema.tasks, schema.projects, schema.versions
-datasets, workers = schema.datasets, schema.workers
+datasets, workers, crawls = schema.datasets, schema.workers, schema.crawls
 
 Named = tuple[str, str]
 """A project and a name in it."""
+NamedCrawl = tuple[int, str, str]
+"""The number of a crawl before them."""
 MOST_VERSIONS = 50
+NEWEST_CRAWLS = 1_000
+"""Of so many the names are looked at: a schedule makes a crawl each time."""
 THERE = ("online", "busy", "draining")
 """States of workers that are there; those that have gone stay in the table for ever."""
 
@@ -66,6 +70,21 @@ def workers_named(tx: Transaction, part: str, limit: int) -> list[str]:
     there = and_(workers.c.state.in_(THERE), func.lower(workers.c.name).contains(part, autoescape=True))
     query = select(workers.c.name).where(there).distinct().order_by(workers.c.name).limit(limit)
     return [row.name for row in tx.rows(query)]
+
+
+def crawls_named(tx: Transaction, part: str, within: Collection[str] | None, limit: int) -> list[NamedCrawl]:
+    """Of those that are called alike, the newest."""
+    newest = select(crawls.c.id, crawls.c.project, crawls.c.name).order_by(crawls.c.id.desc()).limit(NEWEST_CRAWLS)
+    found = _of(newest, crawls.c.project, within).subquery()
+    number, name = func.max(found.c.id).label("number"), found.c.name
+    query = select(number, found.c.project, name).where(func.lower(name).contains(part, autoescape=True))
+    query = query.group_by(found.c.project, name).order_by(_begins(name, part), name, found.c.project).limit(limit)
+    return [(row.number, row.project, row.name) for row in tx.rows(query)]
+
+
+def crawl_numbered(tx: Transaction, number: int, within: Collection[str] | None) -> list[NamedCrawl]:
+    query = select(crawls.c.id, crawls.c.project, crawls.c.name).where(crawls.c.id == number)
+    return [(row.id, row.project, row.name) for row in tx.rows(_of(query, crawls.c.project, within))]
 
 
 def _like(query: Select[Any], name: Column[Any], part: str, limit: int) -> Select[Any]:

@@ -18,6 +18,7 @@ PLACES = {
     "spider": "/projects/{project}/spiders/{name}",
     "dataset": "/datasets/{project}/{name}",
     "worker": "/workers/{name}",
+    "crawl": "/crawls/{number}",
 }
 KINDS = {
     "run": N_("Run"),
@@ -26,6 +27,7 @@ KINDS = {
     "spider": N_("Spider"),
     "dataset": N_("Dataset"),
     "worker": N_("Worker"),
+    "crawl": N_("Crawl"),
 }
 ICONS = {kind: f"{kind}s" for kind in KINDS} | {"spider": "spider"}
 LONGEST = 100
@@ -47,8 +49,9 @@ async def found(visit: Visit) -> Page:
 
 
 def _placed(each: Mapping[str, Any]) -> dict[str, Any]:
-    parts = {name: quote(each[name] or "", safe="") for name in ("project", "name")}
+    parts = {name: quote(str(each[name] or ""), safe="") for name in ("project", "name", "number")}
     name = each["name"] if each["project"] is None or each["kind"] == "run" else f"{each['project']}/{each['name']}"
+    name = f"{each['number']} · {name}" if each["number"] is not None else name
     return {"kind": each["kind"], "name": name, "page": PLACES[each["kind"]].format(**parts)}
 
 
