@@ -1,9 +1,13 @@
-"""What becomes of shared limits while Redis is away."""
+"""What becomes of shared limits while Redis is away, and of those that nobody uses any more."""
 
 import itertools
 
+import pytest
+
 from tests import servers
+from tests.contracts.test_limiter import Hands
 from tests.waiting import eventually
+from weft.adapters.limiters.memory import MemoryLimiter
 from weft.adapters.limiters.redis import SILENT_SECONDS, RedisLimiter
 from weft.crawl_ports import Rate
 
@@ -48,3 +52,30 @@ async def test_a_worker_that_may_have_no_share_gets_nothing_while_redis_is_away(
         await eventually(lambda: not limiter.degraded)
         assert not (await limiter.reserve(["k"])).granted  # a full delay has not passed
         await limiter.close()
+
+
+async def test_limits_that_nobody_says_any_more_are_forgotten_but_for_those_that_are_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.adapters.limiters.memory.MOST_KEPT", 10)
+    clock = Hands()
+    limiter = MemoryLimiter("", {"host:": Rate(5.0)}, clock=clock)
+    await limiter.set({"address:slow": Rate(0.0001), "address:left": Rate(0.0001), "address:": Rate(2.0)})
+    await limiter.set({f"address:{number}": Rate(0.5) for number in range(1_000)})
+    await limiter.reserve(["address:slow"])
+    clock.move(7_200)
+    await limiter.set({"address:again": Rate(0.5)})
+    assert len(limiter._rates) <= 10 + len(("host:", "address:", "address:slow"))
+    assert (await limiter.reserve(["address:slow"], longest_wait=1.0)).granted is False
+    for key, pause in (("address:left", 0.5), ("address:again", 2.0), ("host:a", 0.2)):
+        waits = [(await limiter.reserve([key])).wait_seconds for _ in range(2)]
+        assert waits == [0.0, pause]
+
+
+async def test_a_penalty_outlives_the_drop_of_buckets_that_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.adapters.limiters.memory.MOST_KEPT", 10)
+    limiter = MemoryLimiter(clock=Hands())
+    await limiter.penalise("host:a", 30.0)
+    for number in range(20):
+        await limiter.reserve([f"host:{number}"])
+    assert (await limiter.reserve(["host:a"])).wait_seconds == 30.0

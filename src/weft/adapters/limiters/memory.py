@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from weft.adapters.limiters import bucket as arithmetic
 from weft.adapters.limiters.bucket import MICRO, Bucket, Slot
@@ -13,7 +14,9 @@ DEFAULT = Rate(1.0)
 EPOCH = "memory"
 LONG_AGO = 10**15
 MOST_KEPT = 50_000
-"""Buckets; when there are more, those that are full again are dropped."""
+"""Buckets; when there are more, those that are full again are dropped; so are limits that nobody says any more."""
+FORGOTTEN_AFTER = 3_600 * 10**6
+"""Microseconds since a limit was last said."""
 
 Clock = Callable[[], int]
 """Microseconds, of any clock that never goes back."""
@@ -44,11 +47,19 @@ class MemoryLimiter:
         self._clock = clock
         self._began = clock() - LONG_AGO if began is None else began
         self._rates = dict(rates or {})
+        self._said_at: dict[str, int] = {}
+        """Of single keys, in the order in which they were last said."""
         self._buckets: dict[str, Bucket] = {}
         self._holders: dict[str, dict[str, int]] = {}
 
     async def set(self, rates: Mapping[str, Rate]) -> None:
         self._rates |= rates
+        now = self._clock()
+        for key in rates:
+            if not key.endswith(":"):
+                self._said_at.pop(key, None)
+                self._said_at[key] = now
+        self._forget(now)
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         now, buckets = self._clock(), [self._bucket(key) for key in dict.fromkeys(keys)]
@@ -104,12 +115,28 @@ class MemoryLimiter:
         arithmetic.refill(found, now, found.rate)
         return found
 
+    def _forget(self, now: int) -> None:
+        """Limits that were said long ago; not where something of one is still used up, which would be too soon free."""
+        for key in list(islice(self._said_at, max(0, len(self._said_at) - MOST_KEPT))):
+            if now - self._said_at[key] < FORGOTTEN_AFTER:
+                return
+            del self._said_at[key]
+            if (bucket := self._buckets.get(key)) is not None and not _is_full(bucket, now):
+                self._said_at[key] = now
+                continue
+            del self._rates[key]
+            self._buckets.pop(key, None)
+
     def _make_room(self, now: int) -> None:
         if len(self._buckets) < MOST_KEPT:
             return
-        for each in self._buckets.values():
-            arithmetic.refill(each, now, each.rate)
-        self._buckets = {key: each for key, each in self._buckets.items() if each.tokens < each.burst or each.later}
+        self._buckets = {key: each for key, each in self._buckets.items() if not _is_full(each, now)}
+
+
+def _is_full(bucket: Bucket, now: int) -> bool:
+    """Whether a new one would be the same; one that a penalty keeps shut would not."""
+    arithmetic.refill(bucket, now, bucket.rate)
+    return bucket.at <= now and bucket.tokens >= bucket.burst and not bucket.later
 
 
 def _blocked(buckets: Sequence[Bucket], slots: Sequence[Slot], most: int, cost: float, now: int) -> int | None:
