@@ -46,9 +46,15 @@ class Shared:
         self._closing = AsyncExitStack()
         self.holders: set[str] = set()
         """The names of runs that have asked."""
+        self.hungry: set[str] = set()
+        """Those who hold no host and were given none when they last asked."""
 
     async def counts(self) -> Counts:
         return await self.frontier.counts(CRAWL)
+
+    async def all_are_given(self) -> bool:
+        """Whether somebody holds every page that is not done."""
+        return not (await self.counts()).queued
 
     async def begin(self, name: str, spider: str = "walker", **order: Any) -> tuple[Run, asyncio.subprocess.Process]:
         """Start a run of the spider in a process of its own."""
@@ -76,7 +82,9 @@ class Shared:
             return Answer()
         self.holders.add(holder)
         turned = await self.frontier.turn(CRAWL, holder, question.asked.turn)
-        return Answer(turned=CrawlTurned(CRAWL, turned))
+        is_hungry = question.asked.hungry and not turned.leases and turned.next_at is not None
+        self.hungry = self.hungry | {holder} if is_hungry else self.hungry - {holder}
+        return Answer(turned=CrawlTurned(CRAWL, turned, others_hungry=bool(self.hungry - {holder})))
 
     async def close(self) -> None:
         await self._closing.aclose()

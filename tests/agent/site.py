@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,15 +15,21 @@ CHILDREN = 3
 
 @dataclass
 class Site:
-    """Page n links to pages 3n+1, 3n+2 and 3n+3, back to itself and to the first; they take turns on the hosts."""
+    """Page n links to its children, such as 3n+1 to 3n+3, back to itself and to the first; hosts take turns."""
 
     pages: int
     port: int = 0
+    children: int = CHILDREN
     asked: Counter[int] = field(default_factory=Counter)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
     failing: dict[int, int] = field(default_factory=dict)
     """How often a page answers 503 before it answers."""
+    retry_after: str = ""
+    """What such an answer says of when to come back."""
+    refused_at: list[tuple[str, float]] = field(default_factory=list)
+    asked_at: list[tuple[str, float]] = field(default_factory=list)
+    """When each host was asked, and when it refused."""
     moved: set[int] = field(default_factory=set)
     """Pages that are found at /moved/ alone."""
 
@@ -44,11 +51,14 @@ class Site:
         if n in self.moved and folder == "/page":
             return _response("302 Found", b"", f"Location: /moved/{n}\r\n")
         self.asked[n] += 1
+        host = f"127.0.0.{1 + n % HOSTS}"
+        self.asked_at.append((host, time.monotonic()))
         await self.open.wait()
         if self.failing.get(n, 0) > 0:
             self.failing[n] -= 1
-            return _response("503 Busy", b"busy")
-        linked = [each for each in range(CHILDREN * n + 1, CHILDREN * n + 1 + CHILDREN) if each < self.pages]
+            self.refused_at.append((host, time.monotonic()))
+            return _response("503 Busy", b"busy", f"Retry-After: {self.retry_after}\r\n" if self.retry_after else "")
+        linked = [each for each in range(self.children * n + 1, self.children * (n + 1) + 1) if each < self.pages]
         links = "".join(f'<a href="{self.url(each)}">{each}</a>' for each in (*linked, n, 0))
         return _response("200 OK", f"<title>{n}</title>{links}".encode())
 

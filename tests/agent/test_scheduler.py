@@ -16,6 +16,7 @@ from tests.agent.site import Site
 from tests.agent.spiders import write_project
 from tests.conftest import sqlite_copy
 from tests.waiting import eventually
+from weft import clock
 from weft.crawl_ports import DONE, FAILED, SKIPPED
 from weft.db.database import open_database
 
@@ -124,6 +125,26 @@ async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared,
     assert (counts.done, counts.queued, counts.leased) == (PAGES, 0, 0)
 
 
+async def test_a_run_that_holds_every_host_gives_some_to_one_that_has_none(sharing: Shared, site: Site) -> None:
+    site.children = PAGES
+    pace = {"FRONTIER_HOSTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_DELAY": 0.2}
+    order = {"args": {"url": site.url(0)}, "settings": pace}
+    first, process = await sharing.begin("first", **order)
+    await eventually(lambda: len(site.asked) > 4)
+    site.open.clear()
+    await eventually(sharing.all_are_given)
+    second, others = await sharing.begin("second", **order)
+    await eventually(lambda: "second" in sharing.hungry)
+    site.open.set()
+    await sharing.end(first, process)
+    await sharing.end(second, others)
+
+    assert first.stats["stats"]["frontier/hosts_shared"] >= 2
+    assert second.items
+    assert fetched(first, second) == list(range(PAGES))
+    assert set(site.asked.values()) == {1}
+
+
 async def test_a_run_that_is_killed_loses_nothing(sharing: Shared, site: Site) -> None:
     order = {"args": {"url": site.url(0)}, "settings": {"FRONTIER_LEASE_SECONDS": 1.0}}
     site.open.clear()
@@ -173,6 +194,33 @@ async def test_retries_redirects_and_errors_are_told_to_the_frontier(sharing: Sh
     assert (told["7"].state, told["7"].reason) == (SKIPPED, "ignored by the spider's own rules")
     assert (told["8"].state, told["8"].reason) == (FAILED, "LookupError in its callback")
     assert (told["closed"].state, told["closed"].reason) == (FAILED, "no answer")
+
+
+async def test_no_run_asks_a_host_before_the_moment_that_retry_after_names(sharing: Shared, site: Site) -> None:
+    site.pages, site.failing, site.retry_after = 40, {5: 1}, "3"
+    pace = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    run = await sharing.run("one", args={"url": site.url(0)}, settings=pace)
+
+    assert fetched(run) == list(range(40))
+    [(host, refused_at)] = site.refused_at
+    after = [at - refused_at for asked, at in site.asked_at if asked == host and at > refused_at]
+    assert min(after) >= 3
+    assert run.stats["stats"]["frontier/hosts_put_off"] == 1
+
+
+async def test_a_host_that_is_to_be_left_alone_for_long_is_given_back(sharing: Shared, site: Site) -> None:
+    site.pages, site.failing, site.retry_after = 40, {5: 1}, "600"
+    run, process = await sharing.begin("one", args={"url": site.url(0)}, settings={"CONCURRENT_REQUESTS_PER_DOMAIN": 1})
+
+    async def is_given_back() -> bool:
+        hosts = {each.host: each for each in await sharing.frontier.hosts(CRAWL)}
+        rests = hosts.get(f"127.0.0.2:{site.port}")
+        return rests is not None and not rests.holder and rests.next_at > clock.now() + 500 * clock.SECOND
+
+    await eventually(is_given_back)
+    process.terminate()
+    await sharing.end(run, process)
+    assert site.asked[5] == 1
 
 
 async def test_requests_that_are_no_text_are_made_by_the_run_that_found_them(sharing: Shared, site: Site) -> None:

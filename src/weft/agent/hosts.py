@@ -15,6 +15,8 @@ QUEUED, DONE, FAILED, SKIPPED = "queued", "done", "failed", "skipped"
 TOO_MANY = 429
 LONGEST_REASON = 200
 USUAL_PORTS = {"http": 80, "https": 443}
+FAR = 10 * SECOND
+"""A host that has to be left alone for longer is given back."""
 UNSAID = ("", "", "", 0.0)
 """Etag, date of change, digest and interval: a spider's pages are not visited again."""
 
@@ -55,7 +57,7 @@ class Given:
         return [self.key, FAILED, f"no request: {why}"[:LONGEST_REASON], 0, 0, self.tries, 0, *UNSAID, 0]
 
     def _fetched_at(self) -> int:
-        return now() if self.status else 0
+        return now() if self.status or self.reached else 0
 
     def _state(self) -> tuple[str, str]:
         if self.reason:
@@ -81,6 +83,13 @@ class Host:
         self.ready_at = self.asked_at = 0
         self.is_asked = self.is_dry = False
         """The frontier had nothing more of it when it was last asked."""
+        self.is_leaving = False
+        """It is given back as soon as nothing of it is with Scrapy any more."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether more of it may be handed to Scrapy."""
+        return not self.is_leaving and (bool(self.line) or not self.is_dry)
 
 
 class Hosts:
@@ -108,6 +117,26 @@ class Hosts:
         return len(self._ring)
 
     @property
+    def room(self) -> int:
+        """How many more are worth asking for: none while there is plenty in line, so that others have some too."""
+        in_line, least = self.in_line, self._sharing.least_hosts
+        has_plenty = in_line >= 2 * self._sharing.at_once and len(self._given) - in_line >= self._sharing.at_once
+        if has_plenty and self.supplied >= least:
+            return 0
+        most = self._sharing.hosts
+        return max(0, min(most - sum(host.has_more for host in self), most + least - len(self), least))
+
+    @property
+    def are_spent(self) -> bool:
+        """Whether nothing more may be handed to Scrapy."""
+        return not any(host.has_more for host in self)
+
+    @property
+    def leaving(self) -> int:
+        """How many are about to be given back to somebody who has nothing left."""
+        return sum(host.is_leaving for host in self)
+
+    @property
     def has_news(self) -> bool:
         return any(host.outcomes for host in self)
 
@@ -129,6 +158,8 @@ class Hosts:
         return host.ready_at
 
     def add(self, host: Host, rows: Sequence[list[Any]]) -> None:
+        if host.is_leaving:
+            return  # what it brings is in line again as soon as the host is given back
         was_empty = not host.line
         host.is_dry = host.is_asked and not rows
         for row in rows:
@@ -141,11 +172,36 @@ class Hosts:
     def lose(self, host: Host) -> None:
         """Somebody else holds it: what was in line here is theirs."""
         self._held.pop(host.name, None)
-        for given in (*host.line, *host.out.values()):
+        for given in host.out.values():
             self._given.pop(given.key, None)
-        host.line.clear()
-        if host in self._ring:
+        self._clear(host)
+
+    def rest(self, name: str, until: int) -> None:
+        """Ask a host for nothing before then; where that is long, give it back: others get it when it may be asked."""
+        host = self._held.get(name)
+        if host is not None and until > host.ready_at:
+            host.ready_at = until
+            if until - now() > FAR:
+                host.is_leaving = True
+                self._clear(host)
+
+    def share(self) -> int:
+        """Begin to give back every other host, of those with much in line and of those with little; returns how many.
+
+        What is in line is somebody else's then.
+        """
+        staying = sorted((host for host in self if not host.is_leaving), key=lambda host: len(host.line))
+        for host in staying[1::2]:
+            host.is_leaving = True
+            self._clear(host)
+        return len(staying) // 2
+
+    def _clear(self, host: Host) -> None:
+        for given in host.line:
+            self._given.pop(given.key, None)
+        if host.line:
             self._ring.remove(host)
+        host.line.clear()
 
     def next(self) -> Given | None:
         """The next request in line, of the hosts in turn, of one that may be asked now."""
@@ -185,8 +241,9 @@ class Hosts:
         at, told = time.monotonic(), []
         for host in self:
             is_tired = at - host.since > self._sharing.hold_seconds
-            release = not (host.line or host.out or silent) and (host.is_dry or is_tired or not wants)
-            want = self._want(host) if wants and not release and not is_tired else 0
+            is_going = is_tired or host.is_leaving or not wants
+            release = not (host.line or host.out or silent) and (host.is_dry or is_going)
+            want = 0 if release or is_going else self._want(host)
             outcomes = [] if silent else host.outcomes
             if outcomes or release or want or at - host.told_at > self._sharing.lease_seconds / 3:
                 told.append((host, self._report(host, outcomes, release, want)))

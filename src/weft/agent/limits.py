@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import time
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from scrapy import signals
 
+from .coming_back import LONGEST_SECONDS, REFUSALS, retry_after
 from .hosts import host_of
 from .way_line import WayLine, pause
 
@@ -18,8 +18,6 @@ LONGEST_WAIT_SECONDS = 1.3
 """A place further away is not taken: the limiter may forget it before it is used."""
 LATE_SECONDS = 0.1
 SOON_SECONDS = 0.01
-LONGEST_PENALTY_SECONDS = 3_600.0
-REFUSALS = (429, 503)
 
 
 class PermitMiddleware:
@@ -45,7 +43,7 @@ class PermitMiddleware:
         """Let nobody ask a host that says when to come back, before then."""
         if response.status in REFUSALS and (seconds := retry_after(response.headers.get("Retry-After"))) > 0:
             keys = [f"host:{host_of(request.url)}"]
-            self._line.tell({"permit": {"keys": keys, "penalty": min(seconds, LONGEST_PENALTY_SECONDS)}})
+            self._line.tell({"permit": {"keys": keys, "penalty": min(seconds, LONGEST_SECONDS)}})
         return response
 
     async def _comes(self, key: str) -> bool:
@@ -62,14 +60,3 @@ class PermitMiddleware:
 
     def _close(self) -> None:
         self._line.close()
-
-
-def retry_after(value: Any) -> float:
-    """Seconds to wait by a Retry-After header, which names seconds or a date; 0 where it is neither."""
-    text = (value or b"").decode("latin-1").strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return 0.0

@@ -16,6 +16,7 @@ from typing import Any
 
 from scrapy import Request, signals
 
+from .coming_back import ComingBack
 from .hosts import Given, host_of
 from .requests import NotText, request_of, text_of
 from .sharing import Sharing
@@ -53,6 +54,7 @@ class FrontierScheduler:
         connect(self._reached, signals.request_reached_downloader)
         connect(self._received, signals.response_received)
         connect(self._raised, signals.spider_error)
+        self._coming_back = ComingBack(self._crawler, self._hosts)
         self._turns.open()
 
     def close(self, reason: str) -> None:

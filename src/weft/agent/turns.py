@@ -18,6 +18,11 @@ GAP_SECONDS = 0.01
 """Between an answer and the next question of a run that has nothing to do."""
 LEAST_WAIT_SECONDS, MOST_WAIT_SECONDS = 0.1, 1.0
 """Between two questions of a run that was given nothing, because others hold what is left."""
+SHARE_SECONDS = 2.5
+"""After hosts were given back to others who have nothing left, so long no more are given, and none asked for. A little
+longer than all hear of one who has nothing left."""
+LEAVE_SECONDS = 0.1
+"""How soon it is looked whether a host that is to be given back is free."""
 HELLO_SECONDS, FAREWELL_SECONDS = 10.0, 20.0
 UNKNOWN, SOME, NONE = "unknown", "some", "none"
 OVER = "done"
@@ -38,6 +43,8 @@ class Turns:
         self._left = UNKNOWN
         """Whether the frontier has anything left, with anybody."""
         self._ask_at = self._asked_at = self._took = 0.0
+        self._shared_at = self._hungry_at = -SHARE_SECONDS
+        self._wait = LEAST_WAIT_SECONDS
         self._crawl = 0
         self.is_stopping = False
         """Nothing more is to be begun."""
@@ -97,7 +104,7 @@ class Turns:
         told = self.hosts.reports(wants=wants, silent=bool(self._found))
         gave_all_back = bool(told) and not len(self.hosts)
         may_ask = wants and (gave_all_back or self._may_ask(bool(found)))
-        hosts = self._sharing.hosts - len(self.hosts) if may_ask else 0
+        hosts = self.hosts.room if may_ask else 0
         if found or told or hosts:
             self._is_asking, self._asked_at = True, time.monotonic()
             self._asked, self._hosts_asked = [host for host, _ in told], hosts
@@ -106,15 +113,22 @@ class Turns:
 
     def _may_ask(self, has_found: bool) -> bool:
         """Whether to ask for hosts; not where that would end a crawl that is about to begin."""
-        if len(self.hosts) >= self._sharing.hosts or has_found:
-            return len(self.hosts) < self._sharing.hosts
+        at = time.monotonic()
+        if not self.hosts.room or (at < self._shared_at + SHARE_SECONDS and not self.hosts.are_spent):
+            return False
+        if has_found:
+            return True
         if self._left != SOME and engine.is_starting(self._crawler):
             return False
-        return time.monotonic() >= self._ask_at
+        return at >= self._ask_at
 
     def _question(self, found: list[list[Any]], reports: list[list[Any]], hosts: int) -> Turn:
         turn = {"found": found, "reports": reports, "hosts": hosts, "urls_per_host": self._sharing.batch}
-        return {"crawl": self._crawl, "turn": {**turn, "lease_seconds": self._sharing.lease_seconds}}
+        turn["lease_seconds"] = self._sharing.lease_seconds
+        is_hungry = bool(hosts) and self.hosts.are_spent
+        if is_hungry:
+            self._hungry_at = time.monotonic()
+        return {"crawl": self._crawl, "turn": turn, "hungry": is_hungry}
 
     def _answered(self, answer: Answer) -> None:
         self._is_asking, self._took = False, time.monotonic() - self._asked_at
@@ -129,6 +143,7 @@ class Turns:
             self._left = NONE
         elif said["stop"] and not self.is_stopping:
             self._stop(said["stop"], said.get("reason") or "")
+        self._share(bool(said.get("others_hungry")))
         if len(self._found) >= ENOUGH_FOUND:
             self._soon(0)
         if not self._is_over:
@@ -149,9 +164,29 @@ class Turns:
             self._left = SOME
         elif self._hosts_asked and not self._found:
             self._left = NONE
-        if not turned["leases"]:
-            wait = min(max(((next_at or 0) - now()) / SECOND, LEAST_WAIT_SECONDS), MOST_WAIT_SECONDS)
-            self._ask_at = time.monotonic() + wait
+        self._learn(bool(turned["leases"]), next_at or 0)
+
+    def _learn(self, is_given: bool, next_at: int) -> None:
+        """Ask later where nothing was given; soon where nothing is left here, because others give some back then."""
+        is_hungry = bool(self._hosts_asked) and not is_given and self.hosts.are_spent
+        if not is_hungry:
+            self._wait = LEAST_WAIT_SECONDS
+        if is_given:
+            return
+        wait = min(max((next_at - now()) / SECOND, LEAST_WAIT_SECONDS), self._wait if is_hungry else MOST_WAIT_SECONDS)
+        self._ask_at = time.monotonic() + wait
+        if is_hungry:
+            self._wait = min(self._wait * 1.5, MOST_WAIT_SECONDS)
+            self._soon(wait)
+
+    def _share(self, others_hungry: bool) -> None:
+        """Give back some of the hosts where another run has nothing left; it may be this one that is spoken of."""
+        at = time.monotonic()
+        if others_hungry and at > max(self._shared_at, self._hungry_at) + SHARE_SECONDS:
+            self._crawler.stats.inc_value("frontier/hosts_shared", self.hosts.share())
+        if self.hosts.leaving:
+            self._shared_at = at
+            self._soon(LEAVE_SECONDS)
 
     def _wake_at(self, moment: int) -> None:
         wait = (moment - now()) / SECOND

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 PERMANENT = (Invalid, NotAllowed, NotFound)
 """What asking again does not mend."""
 
+SAY_AGAIN_SECONDS = 600.0
+"""How often a limiter is told the rate of an address: it may forget one that it has not heard for an hour."""
+MOST_SAID = 10_000
+
 _question = msgspec.json.Decoder(Question).decode
 _answer = msgspec.json.Encoder().encode
 
@@ -47,8 +52,8 @@ class FrontierDesk:
     ) -> None:
         self._protocol, self._delivery, self._lease, self._policy = protocol, delivery, lease, policy
         self._limiter, self._hide = limiter, hide
-        self._said: set[str] = set()
-        """Addresses whose rate was said."""
+        self._said: dict[str, float] = {}
+        """Addresses whose rate was said, and when, by ``time.monotonic``."""
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question after the other until the process hangs up."""
@@ -90,10 +95,14 @@ class FrontierDesk:
 
     async def _say_rates(self, limiter: Limiter, asked: PermitAsked) -> None:
         """Crawls bring the delay of addresses with them; that of hosts is not for them to say."""
-        new = [key for key in asked.keys if key.startswith("address:") and key not in self._said]
+        at = time.monotonic()
+        keys = (key for key in asked.keys if key.startswith("address:"))
+        new = [key for key in keys if key not in self._said or at - self._said[key] >= SAY_AGAIN_SECONDS]
         if asked.rate and new and self._lease.kind == "crawl":
             await limiter.set({key: Rate(asked.rate) for key in new})
-            self._said.update(new)
+            if len(self._said) >= MOST_SAID:
+                self._said.clear()
+            self._said |= dict.fromkeys(new, at)
 
     async def _collected(self, question: Question, lines: bytes) -> bool:
         lease = self._lease
