@@ -16,13 +16,14 @@ from typing import Any
 
 import msgspec
 
+from weft.adapters.limiters.memory import MemoryLimiter
 from weft.clock import now
-from weft.crawl_ports import Found, Limits, Turn
+from weft.crawl_ports import Found, Limiter, Limits, Turn
 from weft.crawl_spec import CrawlSpec
 from weft.crawls import line
 from weft.crawls.crawler import Crawler
 from weft.crawls.ending import End
-from weft.crawls.model import Answer, CrawlTurned, Policy, Question, Skip
+from weft.crawls.model import Answer, CrawlTurned, PermitAsked, Policy, Question, Skip
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.crawls.talk import Talk
 from weft.db.database import open_database
@@ -49,6 +50,8 @@ class Clerk:
     problem: str = ""
     """What every question is answered with, while there is one."""
     stop: str = ""
+    limiter: Limiter = field(default_factory=MemoryLimiter)
+    permits: list[PermitAsked] = field(default_factory=list)
     _talks: int = 0
     _counts: dict[str, int] = field(default_factory=dict)
     """Items of each process."""
@@ -76,6 +79,9 @@ class Clerk:
             self.largest = max(self.largest, len(lines))
         self.items += [msgspec.json.decode(each)["item"] for each in lines.splitlines()]
         self.stats = question.stats or self.stats
+        if question.permit is not None:
+            self.permits.append(question.permit)
+            return Answer(grant=await self.limiter.reserve(question.permit.keys, 1.0, question.permit.longest_wait))
         if question.asked is None:
             return Answer(policy=POLICY)
         self.turns += 1

@@ -30,6 +30,7 @@ from sqlalchemy import (
     text,
     union_all,
 )
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests import servers
 from weft.app import App, open_app
@@ -43,7 +44,22 @@ from weft.db.server import DRIVERS
 THIS_MACHINE = "127.0.0.0/8,::1/128"
 DATABASES = ("sqlite", "postgres", "mariadb")
 
+TOGETHER = ("tests/scrapyd/",)
+"""Tests of one file in these folders run in one process, so that a real Scrapyd and its clients are started once."""
+
 OpenApp = Callable[..., Awaitable[App]]
+
+
+class InProcesses(LoadScopeScheduling):  # type: ignore[misc]
+    """Which tests go to a process together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InProcesses:
+    return InProcesses(config, log)
 
 
 MEMORY, ROOM = Path("/dev/shm"), 8 << 30

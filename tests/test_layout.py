@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,30 +20,27 @@ def name_of(file: Path) -> str:
     return str(file.relative_to(SOURCE))
 
 
-@pytest.fixture(params=FILES, ids=name_of)
-def file(request: pytest.FixtureRequest) -> Path:
-    return request.param
+def test_only_stores_the_database_and_events_speak_sql() -> None:
+    others = [file for file in FILES if not may_speak_sql(file.relative_to(SOURCE))]
+    wrong = [name_of(file) for file in others if "sqlalchemy" in packages_imported_by(file)]
+    assert not wrong, f"these import sqlalchemy; move that to a store: {wrong}"
 
 
-def test_only_stores_the_database_and_events_speak_sql(file: Path) -> None:
-    if may_speak_sql(file.relative_to(SOURCE)):
-        return
-    assert "sqlalchemy" not in packages_imported_by(file), f"{name_of(file)} imports sqlalchemy; move it to a store"
+def test_a_file_is_short_enough_to_read() -> None:
+    lengths = {name_of(file): len(file.read_text().splitlines()) for file in FILES}
+    long = {name: lines for name, lines in lengths.items() if lines > LONG.get(name, FILE_LINES)}
+    assert not long, f"these files have more than {FILE_LINES} lines, which is the point to split: {long}"
 
 
-def test_a_file_is_short_enough_to_read(file: Path) -> None:
-    lines = len(file.read_text().splitlines())
-    most = LONG.get(name_of(file), FILE_LINES)
-    assert lines <= most, f"{name_of(file)} has {lines} lines; {most} is the point to split"
+def test_a_function_is_short_enough_to_see_whole() -> None:
+    all_of_them = [(name_of(file), *function) for file in FILES for function in functions_of(file)]
+    long = [function for function in all_of_them if function[2] > FUNCTION_LINES]
+    assert not long, f"these functions have more than {FUNCTION_LINES} lines: {long}"
 
 
-def test_a_function_is_short_enough_to_see_whole(file: Path) -> None:
-    long = {name: lines for name, lines in functions_of(file) if lines > FUNCTION_LINES}
-    assert not long, f"{name_of(file)} has functions of more than {FUNCTION_LINES} lines: {long}"
-
-
-def test_a_file_is_named_by_its_subject(file: Path) -> None:
-    assert not EMPTY_NAMES & set(file.relative_to(SOURCE).with_suffix("").parts)
+def test_a_file_is_named_by_its_subject() -> None:
+    empty = [name_of(file) for file in FILES if EMPTY_NAMES & set(file.relative_to(SOURCE).with_suffix("").parts)]
+    assert not empty, f"these names say nothing: {empty}"
 
 
 @pytest.mark.parametrize(
@@ -80,12 +78,17 @@ def may_speak_sql(file: Path) -> bool:
     return file.parts[0] in ("db", "events.py") or is_store
 
 
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def packages_imported_by(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in modules_imported_by(file)}
 
 
 def modules_imported_by(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -93,6 +96,6 @@ def modules_imported_by(file: Path) -> Iterator[str]:
 
 
 def functions_of(file: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
             yield node.name, node.end_lineno - node.lineno + 1

@@ -43,8 +43,12 @@ def is_walked(operation: Any) -> bool:
     return declared.media_type != "text/event-stream" and bool(declared.callers & {"key", "user"})
 
 
-@pytest.mark.parametrize("database_kind", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("mode", EXAMPLES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize(
+    ("mode", "database_kind"),
+    [(GenerationMode.POSITIVE, "sqlite"), (GenerationMode.NEGATIVE, "postgres")],  # each takes a quarter of a minute
+    ids=["positive", "negative"],
+    indirect=["database_kind"],
+)
 async def test_no_request_is_answered_in_a_way_that_is_not_declared(nobody: Visitor, mode: GenerationMode) -> None:
     found: list[str] = []
     for result in DESCRIBED.get_all_operations():

@@ -11,13 +11,13 @@ import pytest
 from tests import servers
 from tests.agent import site as sites
 from tests.conftest import in_memory
+from tests.flows.working import working
 from tests.servers import Server
 from tests.waiting import eventually
-from weft.app import App, open_app, open_worker
+from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import FrontierDown
 from weft.items.model import Selection
-from weft.workers.heart import Heart
 
 PAGES = 40
 SPEC = {
@@ -38,14 +38,8 @@ async def redis() -> AsyncIterator[Server]:
 async def weft(redis: Server, tmp_path: Path) -> AsyncIterator[App]:
     told = {"frontier": redis.url, "crawl_contact": "crawl@weft.example", "allowed_networks": "127.0.0.0/8"}
     app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, **told))
-    heart = Heart(app.protocol, 0.1)
-    worker = open_worker(app, "w1", heart)
-    working = asyncio.create_task(worker.run())
-    yield app
-    worker.drain()
-    await working
-    heart.close()
-    await app.close()
+    async with working(app):
+        yield app
 
 
 async def test_a_crawl_goes_on_when_its_frontier_was_killed(weft: App, redis: Server) -> None:

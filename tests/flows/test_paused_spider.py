@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.flows.working import working
 from tests.spiders import project
 from tests.waiting import eventually
-from weft.app import App, open_app, open_worker
+from weft.app import App, open_app
 from weft.config import Config
 from weft.items.model import Selection
 from weft.projects.packing import pack
 from weft.runs.model import HELD, NewRun, RunSpec, RunState
-from weft.workers.heart import Heart
 
 PAGES = 40
 SPIDERS = f"""
@@ -41,14 +40,8 @@ async def weft(tmp_path: Path) -> AsyncIterator[App]:
     archive = tmp_path / "shop.zip"
     pack(project(tmp_path / "code", spiders=SPIDERS), archive)
     await app.projects.deploy("shop", archive, "1")
-    heart = Heart(app.protocol, 0.1)
-    worker = open_worker(app, "w1", heart)
-    working = asyncio.create_task(worker.run())
-    yield app
-    worker.drain()
-    await working
-    heart.close()
-    await app.close()
+    async with working(app):
+        yield app
 
 
 async def numbers(app: App, run_id: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -13,14 +12,14 @@ import pytest_asyncio
 
 from tests.agent import site as sites
 from tests.agent.site import Site
+from tests.flows.working import working
 from tests.spiders import project
 from tests.waiting import eventually
-from weft.app import App, open_app, open_worker
+from weft.app import App, open_app
 from weft.config import Config
 from weft.items.model import Selection
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, Retry, RunSpec, RunState
-from weft.workers.heart import Heart
 
 PAGES = 40
 SPIDERS = """
@@ -54,14 +53,8 @@ async def weft(tmp_path: Path) -> AsyncIterator[App]:
     archive = tmp_path / "shop.zip"
     pack(project(tmp_path / "code", spiders=SPIDERS), archive)
     await app.projects.deploy("shop", archive, "1")
-    heart = Heart(app.protocol, 0.1)
-    worker = open_worker(app, "w1", heart)
-    working = asyncio.create_task(worker.run())
-    yield app
-    worker.drain()
-    await working
-    heart.close()
-    await app.close()
+    async with working(app):
+        yield app
 
 
 @pytest_asyncio.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.agent import site as sites
+from tests.flows.working import working
 from tests.waiting import eventually
-from weft.app import App, open_app, open_worker
+from weft.app import App, open_app
 from weft.config import Config
 from weft.crawls.model import FINISHED
 from weft.items.model import Selection
-from weft.workers.heart import Heart
 
 PAGES = 40
 POLITE = {"politeness": {"robots": False, "delay_seconds": 0}, "keeping": {"warc": False}}
@@ -28,14 +27,8 @@ async def weft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         frontier = f"{request.getfixturevalue('redis_server').url}?prefix=weft-{uuid.uuid4().hex}:"
     told = {"frontier": frontier, "crawl_contact": "crawl@weft.example", "allowed_networks": "127.0.0.0/8"}
     app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, **told))
-    heart = Heart(app.protocol, 0.1)
-    worker = open_worker(app, "w1", heart)
-    working = asyncio.create_task(worker.run())
-    yield app
-    worker.drain()
-    await working
-    heart.close()
-    await app.close()
+    async with working(app):
+        yield app
 
 
 async def test_one_crawl_finds_the_addresses_and_another_fetches_the_pages(weft: App) -> None:

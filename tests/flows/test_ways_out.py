@@ -14,14 +14,14 @@ import pytest
 
 from tests import servers
 from tests.conftest import running
+from tests.flows.working import working
 from tests.spiders import project
 from tests.waiting import eventually
-from weft.app import App, open_app, open_worker
+from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import Invalid
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, RunSpec, RunState
-from weft.workers.heart import Heart
 
 PROXY_ADDRESS = "127.0.0.77"
 RATE, PAGES = 5.0, 4
@@ -95,14 +95,8 @@ async def weft(tmp_path: Path) -> AsyncIterator[App]:
     archive = tmp_path / "shop.zip"
     pack(project(tmp_path / "code", spiders=SPIDERS), archive)
     await app.projects.deploy("shop", archive, "1")
-    heart = Heart(app.protocol, 0.1)
-    worker = open_worker(app, "w1", heart)
-    working = asyncio.create_task(worker.run())
-    yield app
-    worker.drain()
-    await working
-    heart.close()
-    await app.close()
+    async with working(app):
+        yield app
 
 
 async def run_all(app: App, site: Site, runs: int, **settings: str) -> None:

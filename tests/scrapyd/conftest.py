@@ -17,15 +17,6 @@ from weft.db.database import Transaction
 from weft.projects import store
 from weft.projects.model import Code, Spider, Version
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file run in one process, so that a real Scrapyd and its clients are started once for them."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
 
 @pytest.fixture(scope="session")
 def egg(tmp_path_factory: pytest.TempPathFactory) -> bytes:
