@@ -37,6 +37,7 @@ from weft.equipment import (
     open_inbox,
     open_shelf,
     open_table,
+    spec_check,
 )
 from weft.intake.intake import Intake
 from weft.intake.letters import Letters
@@ -204,7 +205,7 @@ async def open_app(config: Config, clock: Clock = now) -> App:
     db, broker, blobs, bell, runs = roots.db, roots.broker, roots.blobs, roots.bell, roots.runs
     passwords, throttle, audit, meter = Passwords(), Throttle(db, clock), Audit(db, clock), Meter()
     refusals, leases, secrets = Refusals(audit, clock), Leases(db, bell, clock), Secrets(db, sealer, clock)
-    crawling, tasks = Crawling(config, roots, secrets, clock), Tasks(db, runs, clock, check_spec)
+    crawling, tasks = Crawling(config, roots, secrets, clock), Tasks(db, runs, clock, spec_check(config))
     protocol = DirectProtocol(db, leases, secrets, Collector(db, clock), crawling, clock)
     intake = Intake(db, runs, clock, check_spec, projects=config.intake_project_set)
     return App(

@@ -254,7 +254,7 @@ class Limiter(Protocol):
     """
 
     async def set(self, rates: Mapping[str, Rate]) -> None:
-        """What each key allows from now on."""
+        """What each key allows from now on. What was said of a single one an hour ago may be forgotten."""
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         """Take a place in line under every key at once, or under none where the wait would be longer."""

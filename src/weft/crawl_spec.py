@@ -169,7 +169,7 @@ class Revisit(Part, frozen=True):
 
     policy: Literal["none", "fixed", "adaptive", "lastmod"] = "none"
     seconds: Seconds = 86_400.0
-    """The interval, or the first one."""
+    """The interval, or the first one; at least ``least_seconds``."""
     least_seconds: Seconds = 3_600.0
     most_seconds: Seconds = 31_536_000.0
 
@@ -221,10 +221,17 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
     _check_headers(read.fetching)
     if read.feeds and read.tier != "discover":
         raise Invalid("crawl.feeds", read.feeds, "only a crawl whose tier is discover feeds another")
-    least, most = read.revisit.least_seconds, read.revisit.most_seconds
+    _check_revisit(read.revisit, begun=bool(read.crawl))
+    return read
+
+
+def _check_revisit(revisit: Revisit, *, begun: bool) -> None:
+    least, most = revisit.least_seconds, revisit.most_seconds
     if least > most:
         raise Invalid("crawl.revisit.least_seconds", least, f"it must be at most most_seconds, which is {most}")
-    return read
+    if revisit.policy != "none" and revisit.seconds < least and not begun:
+        wanted = f"it must be at least least_seconds, which is {least:g}; to visit pages sooner, lower that as well"
+        raise Invalid("crawl.revisit.seconds", revisit.seconds, wanted)
 
 
 def _check_headers(fetching: Fetching) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from weft import __version__
+from weft import __version__, crawl_spec
 from weft.adapters import registry
 from weft.adapters.executors._left_running import sweep as sweep_group
 from weft.adapters.executors._overseer import sweep_at_once
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from weft.crawls.desk import Desk
     from weft.roots import Roots
 
+CRAWL = "crawl"
+"""The kind of runs that do a share of a crawl of whole sites."""
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 
 HOST_LEASES = 3.0
@@ -139,6 +141,20 @@ def sweep(folder: Path) -> int:
 def check_spec(kind: str, spec: Mapping[str, Any]) -> None:
     """Refuse a spec that its kind does not understand."""
     open_executor(kind).check(spec)
+
+
+def spec_check(config: Config) -> Callable[[str, Mapping[str, Any]], None]:
+    """The same for those who make tasks and runs here: a crawl that may not begin here is refused as well."""
+    policy = door_policy(config)
+
+    def check(kind: str, spec: Mapping[str, Any]) -> None:
+        check_spec(kind, spec)
+        if kind == CRAWL:
+            from weft.crawls.checking import check_here
+
+            check_here(crawl_spec.read(spec), policy)
+
+    return check
 
 
 def me() -> str:

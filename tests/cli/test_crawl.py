@@ -14,9 +14,13 @@ from tests.crawls.steering import SITE, SKIPS, Share
 from weft.app import App
 from weft.cli import crawl as beginning
 from weft.cli.crawl_progress import Interrupts
-from weft.crawl_ports import DONE, HostReport, Outcome, Turn
+from weft.cli.crawl_troubles import Troubles, trouble_line
+from weft.clock import SECOND, now
+from weft.crawl_ports import DONE, Counts, HostReport, KnownHost, Outcome, Turn
 
 CONTACT = ("--contact", "us@weft.example")
+SILENT = '{"trouble": "does not answer (connection refused)"}'
+HOUR = 3_600 * SECOND
 BEGIN = ("crawl", SITE, "--follow", *CONTACT, "--detach")
 
 
@@ -137,6 +141,27 @@ def test_what_became_of_addresses_is_told(shell: Shell) -> None:
     assert shell("crawls", "urls", "1", "--state", "lost").code == 2
 
 
+def test_the_list_tells_how_far_each_crawl_is(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(fetched)
+    shell(*BEGIN, "--name", "idle")
+    heading, idle, busy = (line.split() for line in shell.ok("crawls", "list").lines)
+    assert heading[3:7] == ["STATE", "PAGES", "QUEUED", "FAILED"]
+    assert [idle[2:7], busy[2:7]] == [["idle", "active", "0", "0", "0"], ["site.example", "active", "3", "0", "1"]]
+    assert [each["counts"]["done"] for each in shell.document("crawls", "list")] == [0, 3]
+
+
+def test_addresses_are_listed_page_by_page_with_a_sentence_for_each(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(fetched)
+    assert shell.ok("crawls", "urls", "1", "--state", "failed").lines[1].endswith("the server answered with status 500")
+    keys = [each["key"] for each in shell.document("crawls", "urls", "1")]
+    first = shell("crawls", "urls", "1", "--limit", "2")
+    assert (len(first.lines), first.err) == (3, f"there are more: --after {keys[1]}\n")
+    assert [each["key"] for each in shell.document("crawls", "urls", "1", "--after", keys[1])] == keys[2:]
+    assert shell("crawls", "urls", "1", "--after", keys[1], "--limit", "2").err == ""
+
+
 def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None:
     shell(*BEGIN)
     shell.act(ended)
@@ -145,6 +170,56 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
     assert answer.lines[1].startswith("1 page in ")
     assert "1.5 MB, 1 host" in answer.lines[1]
     assert "`weft crawls export 1 --warc`" in answer.lines[-1]
+
+
+async def silent(app: App) -> None:
+    """Find that the host of crawl 1 does not answer, and leave it alone for an hour."""
+    share = await Share.of(app, await app.crawls.get(1))
+    await share.turn()
+    [host] = share.hosts
+    report = HostReport(host.host, host.fence, next_at=now() + HOUR, state=SILENT, release=True)
+    await share.turn(Turn(reports=[report]))
+
+
+def test_a_host_that_does_not_answer_is_told_while_one_stays_with_its_crawl(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(silent)
+    staying = ("--data-dir", str(shell.folder), "crawls", "follow", "1")
+    _, shown = on_a_terminal(*staying, typed="\x03", after="asked again at")
+    assert "site.example does not answer (connection refused); asked again at" in shown
+    assert "does not answer (connection refused)" in shell.ok("crawls", "hosts", "1").out
+    shell("crawls", "stop", "1")
+
+
+def known_host(done: int, queued: int, later: int) -> KnownHost:
+    return KnownHost("site.example", Counts(done=done, queued=queued), now() + later, SILENT)
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (known_host(0, 1, 0), "site.example does not answer (connection refused); asked again later"),
+        (known_host(5, 1, HOUR), "site.example does not answer (connection refused); asked again at "),
+        (known_host(5, 1, 0), ""),
+        (known_host(0, 0, HOUR), ""),
+    ],
+)
+def test_a_host_that_has_answered_and_is_asked_again_at_once_is_not_worth_a_line(known: KnownHost, words: str) -> None:
+    assert trouble_line(known).startswith(words)
+    assert bool(trouble_line(known)) == bool(words)
+
+
+def test_a_line_about_a_host_is_said_once() -> None:
+    troubles, host = Troubles(), known_host(0, 1, HOUR)
+    assert len(troubles.news([host])) == 1
+    assert troubles.news([host]) == []
+
+
+def test_that_trouble_lasts_is_worth_a_line_where_it_says_until_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.crawl_troubles.AGAIN_SECONDS", 0.0)
+    troubles = Troubles()
+    told = [troubles.news([known_host(0, 1, later)]) for later in (HOUR, 0, 2 * HOUR)]
+    assert [len(lines) for lines in told] == [1, 0, 1]
 
 
 def test_a_crawl_that_rests_ends_its_view_with_a_hint(shell: Shell) -> None:

@@ -18,7 +18,7 @@ per_request = 0.5
 def test_a_plan_is_set_from_a_file_and_tells_where_sites_stand_and_what_it_cost(shell: Shell) -> None:
     file = shell.folder.parent / "ways.toml"
     file.write_text(PLAN)
-    assert shell.ok("proxies", "set", "ways", str(file)).out == "proxy plan ways of project default is set: 1 exits\n"
+    assert shell.ok("proxies", "set", "ways", str(file)).out == "proxy plan ways of project default is set: 1 exit\n"
     used = [Used("shop.example", "", 0, "hard_block", 2), Used("shop.example", "dc1", 1, "ok", 3, 10, 20)]
     shell.act(lambda app: app.proxies.turn("default", ProxyTurn("ways", 1, used)))
     assert "dc1 (cheap)" in shell.ok("proxies", "list").out

@@ -469,7 +469,8 @@ async def test_no_more_pages_are_given_than_a_crawl_may_have(place: Place, front
     assert turned.leases == []
     assert turned.next_at == clock.now + seconds(LEASE)
     first, *rest = leased
-    back = [Outcome(key, SKIPPED, "robots") for key in keys(first)]
+    assert len(first.urls) > 1
+    back = [Outcome(key, FAILED if number else SKIPPED, "robots") for number, key in enumerate(keys(first))]
     await release(frontier, first, *back)
     again = await ask(frontier, 9)
     assert sum(len(each.urls) for each in again) == len(back)

@@ -27,6 +27,7 @@ POLICY = Policy(contact="us@weft.example")
         ({"dataset": ""}, "crawl.dataset"),
         ({"feeds": "pages"}, "crawl.feeds"),
         ({"revisit": {"policy": "fixed", "least_seconds": 10, "most_seconds": 5}}, "crawl.revisit.least_seconds"),
+        ({"revisit": {"policy": "fixed", "seconds": 60}}, "least_seconds, which is 3600"),
         ({"urls": ["http://ann:hidden@site.example/"]}, "urls"),
     ],
 )

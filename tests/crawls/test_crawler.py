@@ -19,6 +19,7 @@ from experiments.clerk import CRAWL, POLICY, Clerk, clerk_in, crawl, crawler
 from tests.waiting import eventually
 from weft.crawl_ports import Found, Turn
 from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Revisit, Scope, Traps
+from weft.crawls import trouble
 from weft.crawls.ending import End
 from weft.fetching.urls import host_of, key_of
 
@@ -169,6 +170,19 @@ async def test_where_robots_txt_stays_out_of_reach_the_addresses_fail_in_the_end
     await scene.crawl()
     assert scene.site.paths() == ["/robots.txt"]
     assert await scene.state_of("/") == ("failed", "robots_unreachable")
+
+
+async def test_what_is_wrong_with_a_host_is_known_while_it_is_left_alone(begin: Begin) -> None:
+    scene = await begin(pages(SMALL, Said(503, headers={"Retry-After": "1000"})))
+    running = asyncio.create_task(scene.crawl())
+
+    async def is_told() -> bool:
+        (host,) = await scene.clerk.frontier.hosts(CRAWL)
+        return trouble.told(host) == "answers with status 503"
+
+    await eventually(is_told)
+    scene.clerk.stop = "stopped"
+    await running
 
 
 async def test_robots_txt_may_be_elsewhere_within_five_redirects(begin: Begin) -> None:

@@ -14,7 +14,7 @@ from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, submit
 from tests.workers.far_away import Speaker, gateway
 from weft.app import App
-from weft.crawl_ports import DONE, Found, HostLease, HostReport, Outcome, Turn
+from weft.crawl_ports import DONE, FAILED, QUEUED, Found, HostLease, HostReport, Outcome, Turn
 from weft.crawls import store
 from weft.crawls.model import CrawlTurn, CrawlTurned, Skip
 from weft.errors import LeaseLost
@@ -52,6 +52,11 @@ async def asked(app: App, hand: Hand, lease: Lease, turn: Turn = ALL, **more: An
 def done_with(given: HostLease, *, release: bool = True) -> HostReport:
     outcomes = [Outcome(each.key, DONE, status=200, fetched_at=1) for each in given.urls]
     return HostReport(given.host, given.fence, outcomes, release=release)
+
+
+def failed_with(given: HostLease, reason: str) -> HostReport:
+    outcomes = [Outcome(each.key, FAILED, reason, fetched_at=1) for each in given.urls]
+    return HostReport(given.host, given.fence, outcomes, release=True)
 
 
 async def test_the_first_turn_of_a_run_begins_its_crawl_and_gives_its_seeds(app: App) -> None:
@@ -130,6 +135,41 @@ async def test_a_crawl_of_so_many_pages_ends_with_them(app: App) -> None:
     assert (last.stop, last.reason) == ("done", "its budget of 1 pages is used up")
 
 
+async def test_a_crawl_of_which_every_page_failed_says_so_to_all_who_do_it(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    given = (await asked(app, hand, lease)).turned.leases
+    reports = [failed_with(each, "connect") for each in given]
+    last = await asked(app, hand, lease, Turn(reports=reports, hosts=10))
+    said = "no page was fetched: all 2 addresses on 2 hosts failed, because nobody answers at its address"
+    assert (last.stop, last.failed, last.reason) == ("done", True, said)
+    crawl = await app.db.read(lambda tx: store.of_run(tx, lease.run_id))
+    assert crawl is not None
+    assert (crawl.state, crawl.reason) == ("done", said)
+    again = await asked(app, hand, lease)
+    assert (again.stop, again.failed, again.reason) == ("done", True, said)
+
+
+async def test_a_crawl_that_brought_one_page_has_not_failed(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    first, second = (await asked(app, hand, lease)).turned.leases
+    last = await asked(app, hand, lease, Turn(reports=[done_with(first), failed_with(second, "status_500")], hosts=10))
+    assert (last.stop, last.failed, last.reason) == ("done", False, "nothing is left")
+
+
+async def test_pages_that_will_be_visited_again_are_not_taken_for_nothing(app: App, clock: SetClock) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, budget={"seconds": 60}, revisit={"policy": "fixed"})
+    first, second = (await asked(app, hand, lease)).turned.leases
+    later = [Outcome(each.key, QUEUED, status=200, fetched_at=1, next_at=2**60) for each in first.urls]
+    reports = [HostReport(first.host, first.fence, later, release=True), failed_with(second, "status_404")]
+    await asked(app, hand, lease, Turn(reports=reports))
+    clock.forward(61)
+    late = await asked(app, hand, lease)
+    assert (late.stop, late.failed, late.reason) == ("done", False, "its time of 60 s is used up")
+
+
 async def test_what_is_left_out_is_counted_by_its_reason(app: App) -> None:
     hand = await Hand.join(app)
     lease = await leased(app, hand)
@@ -141,6 +181,16 @@ async def test_what_is_left_out_is_counted_by_its_reason(app: App) -> None:
     assert [(row.reason, row.host, row.count, row.example) for row in rows] == [
         ("scope", "three.example", 10, "http://three.example/")
     ]
+
+
+async def test_what_is_left_out_counts_once_where_a_turn_is_told_again(app: App) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand)
+    skip = Skip("scope", "three.example", "", "http://three.example/", 5)
+    for number in (1, 1, 2, 1, 2):
+        answer = await asked(app, hand, lease, skips=[skip], number=number)
+    assert [(each.reason, each.count) for each in (await app.crawls.report(answer.crawl)).skips] == [("scope", 10)]
+    assert [each.count for each in await app.crawls.skips(answer.crawl)] == [10]
 
 
 async def test_what_a_crawl_discovers_feeds_another(app: App) -> None:

@@ -46,6 +46,19 @@ def test_main_text_and_markdown_leave_out_what_is_on_every_page() -> None:
     assert fields["description"] == "A lamp"
 
 
+@pytest.mark.parametrize(
+    ("base", "lamp"), [("", "http://site.example/shop/red"), ("<base href=/new/>", "http://site.example/new/red")]
+)
+def test_links_in_markdown_are_whole(base: str, lamp: str) -> None:
+    odd = '<a href="http://a\u2100b/">odd</a> <a href="mailto:a@b.example">mail</a>'
+    links = f'<p><a href="red">red</a> {odd} <img src="/1.png" alt=it></p>'
+    body = f"<html><head>{base}</head><body><article><h1>Lamps</h1>{ARTICLE}{links}{ARTICLE}</article></body></html>"
+    found = read({"markdown": True}, body).fields["markdown"]
+    assert f"[red]({lamp})" in found
+    assert "[mail](mailto:a@b.example)" in found
+    assert "![it](http://site.example/1.png)" in found
+
+
 def test_a_language_is_what_the_page_says_or_what_it_looks_like() -> None:
     assert read({"language": True}).fields["language"] == "en-GB"
     assert read({"language": True}, f"<body>{ARTICLE}").fields["language"] == "en"

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from experiments.answering import Asked, Said
 from experiments.clerk import CRAWL
 from tests.crawls.exchanges import exchange
-from tests.crawls.test_crawler import SMALL, Begin, begin, database_kind, pages
+from tests.crawls.test_crawler import HERE, SMALL, THERE, Begin, begin, database_kind, pages
 from tests.waiting import eventually
 from weft.clock import SECOND
-from weft.crawl_ports import Given, HostLease, Turn, Turned
-from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Scope
+from weft.crawl_ports import Found, Given, HostLease, Rate, Turn, Turned
+from weft.crawl_spec import Budget, CrawlSpec, Fetching, Keeping, Politeness, Scope
 from weft.crawls.ending import End
 from weft.crawls.errands import Errands
 from weft.crawls.pieces import BESIDES
@@ -22,6 +23,7 @@ from weft.crawls.politeness import LONGEST_RETRY_AFTER_SECONDS, write_state
 from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held, Workbench
 from weft.fetching.detours import PutOff
+from weft.fetching.urls import host_of, key_of
 
 __all__ = ["begin", "database_kind"]
 
@@ -184,3 +186,70 @@ async def test_where_nobody_says_which_proxy_to_take_any_more_no_page_fails_for_
     scene = await begin(pages(SMALL), fetching=Fetching(proxies="ways"))  # of which this worker knows nothing
     assert (await scene.crawl()).reason == "failed"
     assert await scene.state_of("/") == ("queued", "")
+
+
+def robots_elsewhere(asked: Asked) -> Said:
+    """The robots.txt of all hosts is on the host HERE, where only /secret is forbidden."""
+    if asked.path == "/robots.txt" and asked.host != HERE:
+        port = asked.headers["host"].partition(":")[2]
+        return Said(301, headers={"Location": f"http://{HERE}:{port}/robots.txt"})
+    return pages({"/": [], "/1": [], "/2": [], "/secret": []}, Said(body=b"User-agent: *\nDisallow: /secret"))(asked)
+
+
+async def test_whoever_needs_the_robots_txt_of_another_host_stands_in_the_line_of_that_host(begin: Begin) -> None:
+    others = tuple(f"127.0.0.{number}" for number in range(2, 5))
+    scene = await begin(robots_elsewhere, addresses=(HERE, *others))
+    scene.spec = structs.replace(scene.spec, urls=())
+    await scene.clerk.frontier.forget(CRAWL)
+    await scene.clerk.limiter.set({"host:": Rate(4.0)})
+    urls = [scene.site.url(path, address) for address in others for path in ("/", "/secret")]
+    await scene.clerk.frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in urls]))
+    await scene.crawl()
+    assert {key for each in scene.clerk.permits for key in each.keys} == {f"host:{HERE}:{scene.site.port}"}
+    assert scene.site.paths(HERE) == ["/robots.txt"] * len(others)
+    assert sum(scene.site.gaps(HERE)) >= 0.25 * (len(others) - 2)  # a busy machine may let the server read one late
+    assert scene.kept() == ["/"] * len(others)
+
+
+async def test_a_robots_txt_on_another_host_that_is_held_waits_for_its_turn_there(begin: Begin) -> None:
+    others = tuple(f"127.0.0.{number}" for number in range(2, 5))
+    delay = Politeness(delay_seconds=0.3)
+    scene = await begin(robots_elsewhere, "/", "/1", "/2", addresses=(HERE, *others), politeness=delay)
+    urls = [scene.site.url("/", address) for address in others]
+    await scene.clerk.frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in urls]))
+    await scene.crawl()
+    assert sorted(scene.site.paths(HERE)) == ["/", "/1", "/2", *["/robots.txt"] * 4]
+    gaps = scene.site.gaps(HERE)
+    assert sum(gaps) >= 0.3 * (len(gaps) - 1)  # a busy machine may let the server read one of them late
+    assert scene.site.most_at_once[HERE] == 1
+    assert scene.clerk.permits == []
+
+
+async def test_hosts_that_send_one_another_for_their_robots_txt_are_crawled_in_the_end(begin: Begin) -> None:
+    def answer(asked: Asked) -> Said:
+        if asked.path != "/robots.txt":
+            return pages({"/": []})(asked)
+        other, port = THERE if asked.host == HERE else HERE, asked.headers["host"].partition(":")[2]
+        return Said(301, headers={"Location": f"http://{other}:{port}/robots.txt"})
+
+    scene = await begin(answer, addresses=(HERE, THERE), politeness=Politeness(delay_seconds=0.05))
+    url = scene.site.url("/", THERE)
+    await scene.clerk.frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url))]))
+    async with asyncio.timeout(60):
+        await scene.crawl()
+    assert scene.kept() == ["/", "/"]
+    assert scene.site.most_at_once == {HERE: 1, THERE: 1}
+
+
+async def test_what_is_never_asked_for_uses_up_no_page_of_the_budget(begin: Begin) -> None:
+    scene = await begin(pages(SMALL), budget=Budget(pages=len(SMALL) + 1))  # one more is not there
+    inside = [f"http://10.1.1.1/{number}" for number in range(5)]
+    seeds = [Found(key_of(url), url, host_of(url), priority=1) for url in inside]
+    await scene.clerk.frontier.turn(CRAWL, "seeds", Turn(found=seeds))
+    await scene.crawl()
+    assert scene.kept() == sorted(SMALL)
+    known = [await scene.clerk.frontier.look(CRAWL, key_of(url)) for url in inside]
+    assert {(each.state, each.reason) for each in known if each is not None} <= {
+        ("failed", "refused_address"),
+        ("queued", ""),
+    }

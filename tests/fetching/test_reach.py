@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from tests.fetching.conftest import HERE
 from tests.fetching.raw_server import RawServer, page
 from weft.addresses import Guard
+from weft.crawls.trouble import without_answer
 from weft.fetching.egress import Egress
 from weft.fetching.exchange import Ask, NoAnswer
 
@@ -117,3 +119,13 @@ async def test_a_name_that_nobody_finds_ends_by_the_deadline() -> None:
         await egress.fetch(Ask(url="http://slow.example/", deadline_seconds=0.1))
     assert caught.value.kind == "deadline"
     await egress.close()
+
+
+async def test_a_connection_that_is_refused_is_called_so(egress: Egress) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))  # and nobody listens
+        port = sock.getsockname()[1]
+        with pytest.raises(NoAnswer) as caught:
+            await egress.fetch(Ask(url=f"http://127.0.0.1:{port}/"))
+    assert str(caught.value) == f"127.0.0.1:{port} cannot be reached: connection refused"
+    assert without_answer(caught.value) == "does not answer (connection refused)"

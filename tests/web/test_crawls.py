@@ -119,6 +119,8 @@ async def test_hosts_addresses_and_skips_have_pages_of_their_own(app: App, surfe
     assert "site.example" in (await surfer.get("/crawls/1/hosts")).text
     failed = (await surfer.get("/crawls/1/urls?state=failed")).text
     assert failed.count('rel="noopener nofollow noreferrer"') == 1
+    assert "The server answered with status 500." in failed
+    assert "status_500" not in failed
     assert (await surfer.get("/crawls/1/urls?state=lost")).status == 422
     skips = html.unescape((await surfer.get("/crawls/1/skips?reason=calendar")).text)
     assert f"{SITE}calendar/9" in skips
@@ -134,6 +136,23 @@ async def test_a_host_is_left_alone_until_a_moment_that_is_to_come(app: App, sur
         day = moment(datetime(year, 1, 1, tzinfo=UTC))
         await share.turn(Turn(reports=[HostReport(host.host, host.fence, [], next_at=day)]))
         assert (await surfer.get("/crawls/1/hosts")).text.count("<time") == told
+
+
+async def test_a_host_that_does_not_answer_is_told_on_the_page_of_its_crawl(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.turn()
+    assert "does not answer" not in (await surfer.get("/crawls/1")).text
+    [host] = share.hosts
+    later, state = moment(datetime(2999, 1, 1, 12, 31, tzinfo=UTC)), '{"trouble": "does not answer (no route <b>)"}'
+    report = HostReport(host.host, host.fence, next_at=later, state=state, release=True)
+    await share.turn(Turn(reports=[report]))
+    page = (await surfer.get("/crawls/1")).text
+    assert "<bdi>site.example</bdi> does not answer (no route &lt;b&gt;)" in page
+    assert "2999-01-01T12:31" in page.split("Asked again:")[1].split("</div>")[0]
+    assert "does not answer" in (await surfer.get("/crawls/1/hosts")).text
+    await app.crawls.stop(1)
+    assert "does not answer" not in (await surfer.get("/crawls/1")).text
 
 
 async def test_a_crawl_that_spiders_do_names_no_dataset_that_it_does_not_fill(app: App, surfer: Surfer) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from weft.cli.crawl_troubles import LOOKED_AT, Troubles
 from weft.cli.output import ago, answer, escaped, fields, note, span, table, took
 from weft.crawls.model import ACTIVE, FINISHED
 from weft.crawls.reasons import sentence
@@ -67,12 +68,13 @@ async def stay(weft: App, crawl_id: int, *, pause_on_interrupt: bool = False) ->
 
 async def _watched(weft: App, crawl_id: int, interrupts: Interrupts) -> Report | None:
     """How a crawl that is over stands; None where somebody has seen enough before. The terminal is left as it was."""
-    view = _view()
+    view, troubles = _view(), Troubles()
     try:
         while True:
             report = await weft.crawls.report(crawl_id)
             if report.crawl.state != ACTIVE:
                 return report
+            view.say(troubles.news(await weft.crawls.hosts(crawl_id, limit=LOOKED_AT)))
             view.show(report)
             if await interrupts.within(LOOK_SECONDS):
                 return None
@@ -112,6 +114,10 @@ class Lines:
             self._told_at = time.monotonic()
             note(standing(report, rate))
 
+    def say(self, lines: list[str]) -> None:
+        for line in lines:
+            note(line)
+
     def close(self) -> None:
         return
 
@@ -135,6 +141,11 @@ class Bar:
     def show(self, report: Report) -> None:
         words, total = standing(report, self._speed.of(report)), report.pages + report.left
         self._progress.update(self._task, description=words, completed=report.pages, total=total or None)
+
+    def say(self, lines: list[str]) -> None:
+        """Above the bar, to stay there."""
+        for line in lines:
+            self._progress.console.print(line, markup=False, highlight=False)
 
     def close(self) -> None:
         self._progress.stop()

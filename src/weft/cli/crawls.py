@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from weft.app import App
+    from weft.crawl_ports import Counts
     from weft.crawls.model import Crawl
     from weft.items.model import Row
 
@@ -36,21 +37,28 @@ def list_(
     state: Annotated[str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", parser=whole("--limit", 1, 100), help="How many at most.")] = 20,
 ) -> None:
-    """List crawls, newest first."""
+    """List crawls, newest first, and how far each is."""
     from weft.documents.crawls import crawl_document
 
     _one_of("--state", state, STATES)
     project = options_of(context).project
     within = None if project is None else {project}
 
-    async def read(weft: App) -> list[Crawl]:
-        return await weft.crawls.all(within, state=state, limit=limit)
+    async def read(weft: App) -> list[tuple[Crawl, Counts]]:
+        found = await weft.crawls.all(within, state=state, limit=limit)
+        return [(each, await weft.crawls.counting.of(each)) for each in found]
 
     found = ask(context, read)
-    rows = [(each.id, each.project, each.name, each.state, ago(each.created_at), each.reason) for each in found]
-    headings = ("CRAWL", "PROJECT", "NAME", "STATE", "BEGUN", "WHY")
+    rows = [
+        (
+            *(each.id, each.project, each.name, each.state),
+            *(counts.done, counts.queued + counts.leased, counts.failed, ago(each.created_at), each.reason),
+        )
+        for each, counts in found
+    ]
+    headings = ("CRAWL", "PROJECT", "NAME", "STATE", "PAGES", "QUEUED", "FAILED", "BEGUN", "WHY")
     empty = "no crawl yet; `weft crawl https://site.example --follow` begins one"
-    answer(context, [crawl_document(each) for each in found], lambda: table(headings, rows, empty=empty))
+    answer(context, [crawl_document(*each) for each in found], lambda: table(headings, rows, empty=empty))
 
 
 @app.command(cls=Command)
@@ -101,6 +109,7 @@ def _changed(context: typer.Context, change: Callable[[App], Awaitable[Crawl]], 
 def hosts(context: typer.Context, crawl: Number, limit: Limit = 100) -> None:
     """List the hosts of a crawl: how much of each is done, and until when it is left alone."""
     from weft.clock import now
+    from weft.crawls import trouble
     from weft.documents.crawls import host_document
 
     found = ask(context, lambda weft: weft.crawls.hosts(crawl, limit=limit))
@@ -108,10 +117,11 @@ def hosts(context: typer.Context, crawl: Number, limit: Limit = 100) -> None:
         (
             *(each.host, each.counts.done, each.counts.failed, each.counts.queued + each.counts.leased),
             *(each.counts.skipped, each.holder, ago(each.next_at) if each.next_at > now() else "now"),
+            trouble.told(each),
         )
         for each in found
     ]
-    headings = ("HOST", "DONE", "FAILED", "WAITING", "SKIPPED", "HELD BY", "NEXT")
+    headings = ("HOST", "DONE", "FAILED", "WAITING", "SKIPPED", "HELD BY", "NEXT", "TROUBLE")
     answer(context, [host_document(each) for each in found], lambda: table(headings, rows, empty="no host yet"))
 
 
@@ -121,16 +131,27 @@ def urls(
     crawl: Number,
     state: Annotated[str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(URL_STATES)}.")] = None,
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Only those of this host.")] = None,
+    after: Annotated[
+        int | None,
+        typer.Option(metavar="KEY", parser=whole("--after", -(2**63), 2**63 - 1), help="Only those after this key."),
+    ] = None,
     limit: Limit = 100,
 ) -> None:
     """List addresses that a crawl knows, with what became of each."""
+    from weft.crawls.reasons import sentence
     from weft.documents.crawls import url_document
 
     _one_of("--state", state, URL_STATES)
-    found = ask(context, lambda weft: weft.crawls.urls(crawl, state=state or "", host=host or "", limit=limit))
-    rows = [(each.state, each.status or None, each.depth, each.tries, each.reason, each.url) for each in found]
-    headings = ("STATE", "STATUS", "DEPTH", "TRIES", "WHY", "ADDRESS")
+    wanted: dict[str, Any] = {"state": state or "", "host": host or "", "after": after, "limit": limit + 1}
+    more = ask(context, lambda weft: weft.crawls.urls(crawl, **wanted))
+    found = more[:limit]
+    rows = [
+        (each.state, each.status or None, each.depth, each.tries, each.url, sentence(each.reason)) for each in found
+    ]
+    headings = ("STATE", "STATUS", "DEPTH", "TRIES", "ADDRESS", "WHY")
     answer(context, [url_document(each) for each in found], lambda: table(headings, rows, empty="none like that"))
+    if len(more) > limit:
+        note(f"there are more: --after {found[-1].key}")
 
 
 @app.command(cls=Command)

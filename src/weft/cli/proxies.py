@@ -61,7 +61,8 @@ def set_(
 
     project, document, by = _project(context), _read(file), f"local:{user()}"
     kept = ask(context, lambda weft: weft.proxies.set(project, name, document, by=by), create=True, changes=True)
-    text = f"proxy plan {name} of project {project} is set: {len(kept.plan.exits)} exits"
+    count = len(kept.plan.exits)
+    text = f"proxy plan {name} of project {project} is set: {count} exit{'' if count == 1 else 's'}"
     answer(context, _document(kept), lambda: text)
 
 

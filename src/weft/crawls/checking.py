@@ -25,6 +25,12 @@ def checked(spec: Mapping[str, Any] | CrawlSpec, policy: Policy) -> CrawlSpec:
     read = crawl_spec.read(msgspec.to_builtins(spec) if isinstance(spec, CrawlSpec) else spec)
     if read.crawl:
         raise Invalid("crawl", read.crawl, "a new crawl is no share of another; leave it out")
+    check_here(read, policy)
+    return read
+
+
+def check_here(read: CrawlSpec, policy: Policy) -> None:
+    """Refuse what may not be crawled from here, or with nobody to be reached about it."""
     check_contact(read.fetching.contact or policy.contact)
     guard = Guard(policy.allowed_networks)
     for field, urls in (("urls", read.urls), ("sitemaps", read.sitemaps)):
@@ -34,7 +40,6 @@ def checked(spec: Mapping[str, Any] | CrawlSpec, policy: Policy) -> CrawlSpec:
         from weft.crawls.fields import check_fields  # lxml costs 10 MB
 
         check_fields(read.keeping.fields)
-    return read
 
 
 def check_contact(contact: str) -> None:

@@ -11,6 +11,8 @@ from weft.addresses import Guard
 from weft.clock import SECOND, Moment, iso, seconds
 from weft.crawl_ports import Given
 from weft.crawl_spec import CrawlSpec
+from weft.crawls import trouble
+from weft.crawls.abroad import Abroad
 from weft.crawls.asking import Asking
 from weft.crawls.carried import Carried
 from weft.crawls.dialogue import Dialogue, Told
@@ -19,16 +21,17 @@ from weft.crawls.errands import Errands
 from weft.crawls.identity import identity
 from weft.crawls.ledger import Ledger
 from weft.crawls.model import FINISHED as CRAWL_DONE
-from weft.crawls.model import Answer, Policy, Question
+from weft.crawls.model import Answer, CrawlTurned, Policy, Question
 from weft.crawls.pages import PageReader
 from weft.crawls.pieces import in_pieces
 from weft.crawls.robots import token_of
 from weft.crawls.scope import Scope
+from weft.crawls.side_line import SideLine
 from weft.crawls.stats import Stats
 from weft.crawls.steady import steady
 from weft.crawls.talk import HungUp, Talk
 from weft.crawls.traps import Traps
-from weft.crawls.visits import PASSING, REFUSALS, Visits
+from weft.crawls.visits import FINAL, PASSING, REFUSALS, Visits
 from weft.crawls.warc import CannotKeep, WarcWriter
 from weft.crawls.ways_out import put_off, way_out
 from weft.crawls.workbench import Errand, Held, Workbench
@@ -39,9 +42,10 @@ from weft.fetching.urls import canonical, host_of
 
 log = logging.getLogger(__name__)
 
-ENOUGH = 400
+ENOUGH = 800
 """Outcomes that are worth a question."""
-TICK_SECONDS = 0.25
+TICK_SECONDS, LONG_TICK_SECONDS, MANY = 0.25, 0.5, 200
+"""How long anything waits to be told; who has so many outcomes soon has more, and tells of all of them together."""
 SHORTEST_GAP_SECONDS = 0.02
 GRACE_SECONDS = 5.0
 """How long what is under way may take once the process is to end."""
@@ -84,6 +88,7 @@ class Crawler:
             connections_per_host=spec.politeness.at_once_per_host,
         )
         self._egress = way_out(egress, spec)
+        self._abroad = Abroad(self.bench, self._egress, SideLine(talk.path))
         self._news = asyncio.Event()
         self._stopping: End | None = None
         for url in spec.sitemaps:
@@ -114,6 +119,7 @@ class Crawler:
                 task.cancel()
             await asyncio.gather(telling, *fetchers, return_exceptions=True)
             await self._egress.close()
+            await self._abroad.close()
             if self._warc is not None:
                 self._warc.close()
 
@@ -128,7 +134,7 @@ class Crawler:
             self._dialogue.take(told, answer.turned)
             self._go_on()
             if answer.turned.stop:
-                return End(FINISHED if answer.turned.stop == CRAWL_DONE else answer.turned.stop, "")
+                return _end_of(answer.turned)
             await self._until_worth_telling()
         return self._stopping
 
@@ -153,7 +159,8 @@ class Crawler:
             await asyncio.sleep(SHORTEST_GAP_SECONDS)
             self._dialogue.load.woken(time.monotonic() - asleep - SHORTEST_GAP_SECONDS)
             passed = time.monotonic() - began
-            if self._dialogue.is_urgent() or (passed >= TICK_SECONDS and self._dialogue.has_news()):
+            patience = LONG_TICK_SECONDS if self._ledger.settled > MANY else TICK_SECONDS
+            if self._dialogue.is_urgent() or (passed >= patience and self._dialogue.has_news()):
                 return
             self._news.clear()
             try:
@@ -200,20 +207,24 @@ class Crawler:
 
     async def _visit(self, held: Held, work: Given | Errand) -> None:
         self.stats.requests += 1
+        ask, is_elsewhere = self._asking.ask(held.name, work), isinstance(work, Errand) and work.host != held.name
         try:
-            exchange = await self._egress.fetch(self._asking.ask(held.name, work))
+            exchange = await (self._abroad.fetch(held, ask) if is_elsewhere else self._egress.fetch(ask))
         except NoAnswer as problem:
             self._missed(held, work, problem)
             return
         manners = held.manners
-        if manners.delay:
+        if not is_elsewhere:
             manners.was_sent(round(exchange.sent_after * SECOND))
-        manners.state.address = exchange.address
+            manners.state.address = exchange.address
         self._asking.answered(exchange)
         if held.gone:
             return
         if exchange.status in REFUSALS or exchange.status in PASSING:
+            manners.state.trouble = trouble.answered_with(exchange.status)
             self._complain(held, work.url, f"the answer has status {exchange.status}")
+        elif manners.state.trouble:
+            manners.state.trouble, held.saved = "", False
         if not isinstance(work, Errand):
             self._visits.arrived(held, work, exchange)
         elif work.is_probe:
@@ -230,6 +241,8 @@ class Crawler:
     def _missed(self, held: Held, work: Given | Errand, problem: NoAnswer) -> None:
         """Nobody knows whether the host has seen the request, or when."""
         held.manners.wait_one_delay(steady())
+        if problem.kind not in FINAL:
+            held.manners.state.trouble = trouble.without_answer(problem)
         self._complain(held, work.url, str(problem))
         if isinstance(problem, PutOff) and not isinstance(work, Errand):
             put_off(held, work, problem, self._spec.fetching.retries, self._ledger, self.stats)
@@ -270,6 +283,13 @@ class Crawler:
         if self.bench.hosts or until - steady() < seconds(TOLD_EVERY_SECONDS):
             return ""
         return f", waiting: all hosts that are left must be left alone until {iso(until)}"
+
+
+def _end_of(turned: CrawlTurned) -> End:
+    """A crawl that no page came of has failed, and its runs with it."""
+    if turned.failed:
+        return End(FAILED, turned.reason)
+    return End(FINISHED if turned.stop == CRAWL_DONE else turned.stop)
 
 
 async def first_answer(talk: Talk) -> Policy:

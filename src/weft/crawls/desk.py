@@ -17,7 +17,7 @@ from weft.access.secrets import Secrets
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import Frontier, Kept, Turn, Turned
 from weft.crawl_spec import PAGE_KEY, CrawlSpec
-from weft.crawls import feeding, store
+from weft.crawls import feeding, fruitless, store
 from weft.crawls.model import ACTIVE, FINISHED, PAUSED, Crawl, CrawlTurn, CrawlTurned
 from weft.crawls.spider_keys import is_of_spider
 from weft.db.database import Database, Transaction
@@ -68,11 +68,13 @@ class Desk:
         except FrontierLost as lost:
             return CrawlTurned(crawl.id, _nothing(asked.turn), PAUSED, await self._pause(crawl, str(lost)))
         if asked.skips:
-            await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips))
+            await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips, share.holder, asked.number))
         if not stop and _is_over(crawl, turn, turned):
             stop, reason = FINISHED, await self._why_over(crawl)
             await self._end(crawl, reason)
-        return CrawlTurned(crawl.id, turned, stop, reason, await self._others_hungry(crawl, asked, turned))
+        hungry = await self._others_hungry(crawl, asked, turned)
+        failure = await fruitless.told(self._frontier, crawl) if stop == FINISHED else ""
+        return CrawlTurned(crawl.id, turned, stop, failure or reason, hungry, failed=bool(failure))
 
     async def _others_hungry(self, crawl: Crawl, asked: CrawlTurn, turned: Turned) -> bool:
         """Whether another share has nothing to do; remembers where this one has not."""
@@ -170,7 +172,9 @@ class Desk:
         return ""
 
     async def _why_over(self, crawl: Crawl) -> str:
-        """In words: that all is done, or that the pages which it may have are used up."""
+        """In words: that all is done, that nothing came of it, or that the pages which it may have are used up."""
+        if failure := await fruitless.told(self._frontier, crawl):
+            return failure
         budget = crawl.spec.budget
         if not (budget.pages or budget.pages_per_host) or not (await self._frontier.counts(crawl.id)).queued:
             return "nothing is left"

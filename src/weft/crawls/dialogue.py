@@ -60,7 +60,7 @@ class Dialogue:
         self._ask_at: Moment = 0
         self._in_vain = 0
         """How often hosts were asked for in a row by one who holds none, and none were given."""
-        self._waiting = 0
+        self._waiting = self._turns = 0
         self.waits_until: Moment = 0
         """When the first host may be asked again, where all that are left must be left alone."""
         self._stats_at: Moment = 0
@@ -89,7 +89,10 @@ class Dialogue:
             lease_seconds=self._lease_seconds,
         )
         hungry = bool(turn.hosts) and not self._bench.hosts
-        asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed, hungry=hungry)
+        if hungry:
+            self._shared_at = at  # whoever is said to have none in the next seconds is this one
+        self._turns += 1
+        asked = CrawlTurn(turn, ledger.take_skips(), ledger.feed, hungry=hungry, number=self._turns)
         items, first = b"".join(ledger.items), ledger.next_item if ledger.items else 0
         ledger.next_item += len(ledger.items)
         ledger.items, ledger.item_bytes, ledger.found, ledger.found_bytes = [], 0, [], 0
@@ -141,7 +144,7 @@ class Dialogue:
 
     def _is_leaving(self, held: Held, at: Moment) -> bool:
         """Whether a host is given back: nothing is left of it, or it must be left alone for long."""
-        if held.busy or held.fetching_robots:
+        if held.busy or held.guests or held.fetching_robots:
             return False
         far = FAR if held.errand is None else FAR + held.manners.delay  # an errand that is given up begins anew
         if held.manners.due() - at > far:

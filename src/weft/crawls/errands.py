@@ -15,7 +15,7 @@ from weft.crawls.steady import steady
 from weft.crawls.workbench import Errand, Held
 from weft.fetching.detours import LONGEST_PAUSE_SECONDS, PutOff
 from weft.fetching.exchange import Exchange, NoAnswer
-from weft.fetching.urls import canonical, origin_of, resolve
+from weft.fetching.urls import canonical, host_of, origin_of, resolve
 
 Refuse = Callable[[Held, Given, str, str, str], None]
 """Of a host, an address: in which state it ends, why, and what it has in common with others."""
@@ -108,14 +108,15 @@ class Errands:
         if found == robots.UNREACHABLE:
             self._out_of_reach(held, errand.origin, at, retry_after(exchange.header(b"retry-after"), at))
             return
-        held.manners.answered(exchange.seconds - exchange.sent_after, at)
+        if host_of(exchange.url) == held.name:
+            held.manners.answered(exchange.seconds - exchange.sent_after, at)
         self._keep(held, errand.origin, found, text, at)
 
     def missed(self, held: Held, errand: Errand, problem: NoAnswer) -> None:
         """There is no answer. An address that may never be asked is like one where no robots.txt is."""
         if isinstance(problem, PutOff):  # nothing was asked: it says nothing about robots.txt
             held.manners.block(steady() + seconds(min(max(problem.seconds, 1.0), LONGEST_PAUSE_SECONDS)))
-            held.saved = False
+            held.saved, held.errand = False, errand if errand.hops else None
         elif problem.kind == "refused_address" and errand.hops == 0:
             self._keep(held, errand.origin, robots.NONE, "", steady())
         else:

@@ -32,7 +32,7 @@ class Extraction:
     """Reads what a crawl keeps. Raises ``Invalid`` or ``AdapterMissing`` at once where it never could."""
 
     def __init__(self, keeping: Keeping, spelling: Spelling) -> None:
-        self._keeping = keeping
+        self._keeping, self._spelling = keeping, spelling
         self._rules: FieldRules | None = None
         if keeping.fields:
             from weft.crawls.fields import FieldRules  # lxml costs 10 MB
@@ -52,12 +52,16 @@ class Extraction:
             if keeping.text:
                 fields["text"] = text.main_text(document)
             if keeping.markdown:
-                fields["markdown"] = text.markdown(document)
+                fields["markdown"] = text.markdown(document, self._base(page.url, head.base))
         if keeping.language:
             fields["language"] = head.language or text.language_of(fields.get("text") or _all_text(tree))
         if keeping.structured:
             fields["structured"] = structured_of(tree)
         self._read_fields(page, utf8, tree)
+
+    def _base(self, url: str, told: str) -> str:
+        """What the links of a page are relative to: its address, unless it says otherwise."""
+        return next(iter(self._spelling.resolve(url, [told])), url) if told else url
 
     def read_other(self, page: Kept, body: bytes, content_type: bytes) -> None:
         """Of what is no HTML: JSON has fields as well."""

@@ -120,7 +120,7 @@ class HostLine:
             self._put_off(1, outcome.next_at)
         elif outcome.state == QUEUED:
             self.from_rank = 0  # it is in line where it was, and we do not know where
-        if outcome.state in (QUEUED, SKIPPED) and not outcome.fetched_at:
+        if outcome.state != DONE and not outcome.fetched_at:
             self._came_back(1)
         self.size += outcome.size
         return True

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, update
 
 from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.model import ACTIVE, PAUSED, Crawl, Skip
+from weft.crawls.model import ACTIVE, PAUSED, TURN, Crawl, Skip
 from weft.crawls.report import Share, SkipSum
 from weft.crawls.spider_keys import is_of_spider
 from weft.db import schema
@@ -178,7 +178,8 @@ def live_workers(tx: Transaction, since: Moment) -> int:
 
 def skip_sums(tx: Transaction, crawl_id: int) -> list[SkipSum]:
     total = func.sum(skips.c.count)
-    query = select(skips.c.reason, total).where(skips.c.crawl_id == crawl_id).group_by(skips.c.reason)
+    of_crawl = (skips.c.crawl_id == crawl_id, skips.c.reason != TURN)
+    query = select(skips.c.reason, total).where(*of_crawl).group_by(skips.c.reason)
     return [SkipSum(reason=row[0], count=int(row[1])) for row in tx.rows(query.order_by(total.desc(), skips.c.reason))]
 
 
@@ -186,7 +187,7 @@ def skips_of(
     tx: Transaction, crawl_id: int, *, reason: str | None = None, traps: bool = False, limit: int = 100
 ) -> list[Skip]:
     """What was left out, the most first."""
-    query = select(skips).where(skips.c.crawl_id == crawl_id)
+    query = select(skips).where(skips.c.crawl_id == crawl_id, skips.c.reason != TURN)
     query = query.where(skips.c.is_trap) if traps else query
     query = query if reason is None else query.where(skips.c.reason == reason)
     rows = tx.rows(query.order_by(skips.c.count.desc(), skips.c.digest).limit(limit))

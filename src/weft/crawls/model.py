@@ -17,6 +17,10 @@ ACTIVE, PAUSED, FINISHED, STOPPED = "active", "paused", "done", "stopped"
 """The states of a crawl."""
 
 
+TURN = ""
+"""Instead of the reason of a skip: which turn of a share was counted last."""
+
+
 class Skip(msgspec.Struct, frozen=True):
     """Addresses that were left out, before they came to the frontier or after, counted by what they have in common."""
 
@@ -43,6 +47,8 @@ class CrawlTurn(msgspec.Struct, frozen=True):
     """Which one the answer before named; 0: there was none. A spider's spec names none by its number."""
     hungry: bool = False
     """It holds no host, and asks for some."""
+    number: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    """Grows with each turn of a process: where one is told again, what it left out counts once. 0: it has none."""
 
 
 class CrawlTurned(msgspec.Struct, frozen=True):
@@ -58,6 +64,8 @@ class CrawlTurned(msgspec.Struct, frozen=True):
     others_hungry: bool = False
     """Another share has nothing to do: give back some of the hosts that are held."""
     proxies: ProxyTurned | None = None
+    failed: bool = False
+    """It is over and not one page came of it; the reason says why."""
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -1,8 +1,7 @@
 """Pages that are alike: a fingerprint of 64 bits that changes little where the text of a page changes little.
 
 It is a simhash over pieces of the text without their digits, so that pages which differ in a number or a date are the
-same; a piece that is mostly digits is data, and keeps them. The bits are counted in planes, all 64 at a time, which
-needs no array of numbers.
+same; a piece that is mostly digits is data, and keeps them. Bits are counted eight at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +22,14 @@ PIECE = 64
 """Bytes: a longer text is several pieces, so that it weighs more."""
 ALIKE_BITS = 2
 """Fingerprints that differ in so many bits or fewer are of pages that are alike."""
-ALL = (1 << 64) - 1
 
 FEW_DIGITS = 5
 """A piece with fewer is no data."""
 
+_COUNTED = [int.from_bytes(bytes(byte >> bit & 1 for bit in reversed(range(8)))) for byte in range(256)]
+"""The bits of a byte as eight counters of a byte each, which may be added as one number: there are few pieces."""
+_MORE_THAN = [bytes(b"01"[number > count] for number in range(256)) for count in range(MOST_PIECES)]
+"""Whether each counter is above a count, as the digits of a binary number."""
 _TAGS = re.compile(rb"<[^<>]*>?")
 _BLANK, _DIGITS = b" \t\r", b"0123456789"
 
@@ -54,9 +56,12 @@ def _pieces(texts: list[bytes]) -> list[bytes]:
     half = MOST_PIECES // 2
     if len(texts) > MOST_PIECES:
         texts = texts[:half] + texts[-half:]
-    pieces = {
-        _without_numbers(text[start : start + PIECE]): None for text in texts for start in range(0, len(text), PIECE)
-    }
+    pieces: dict[bytes, None] = {}
+    for text in texts:
+        for start in range(0, len(text), PIECE):
+            pieces[_without_numbers(text[start : start + PIECE])] = None
+        if len(pieces) > MOST_PIECES:
+            break
     pieces.pop(b"", None)
     return list(islice(pieces, MOST_PIECES))
 
@@ -69,28 +74,9 @@ def _without_numbers(piece: bytes) -> bytes:
 
 def simhash(pieces: list[bytes]) -> int:
     """Each bit is what most of the pieces have there."""
-    planes = [0] * MOST_PIECES.bit_length()
-    digest = xxhash.xxh3_64_intdigest
-    for piece in pieces:
-        carry = digest(piece)
-        place = 0
-        while carry:
-            plane = planes[place]
-            planes[place], carry = plane ^ carry, plane & carry
-            place += 1
-    return _more_than(planes, len(pieces) // 2)
-
-
-def _more_than(planes: list[int], count: int) -> int:
-    """Which of the 64 counters hold more than ``count``."""
-    more, same = 0, ALL
-    for place in reversed(range(len(planes))):
-        if count >> place & 1:
-            same &= planes[place]
-        else:
-            more |= same & planes[place]
-            same &= ~planes[place]
-    return more
+    digests = b"".join([xxhash.xxh3_64_digest(piece) for piece in pieces])
+    counted = b"".join([sum([_COUNTED[byte] for byte in digests[place::8]]).to_bytes(8) for place in range(8)])
+    return int(counted.translate(_MORE_THAN[len(pieces) // 2]), 2)
 
 
 def are_alike(one: int, other: int) -> bool:

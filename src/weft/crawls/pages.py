@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
@@ -13,6 +14,7 @@ from weft.crawls.charset import as_utf8
 from weft.crawls.extraction import Extraction
 from weft.crawls.head import Head, asks_of, read_head
 from weft.crawls.heavy import is_heavy, skim
+from weft.crawls.links import Links
 from weft.crawls.near import fingerprint, fingerprint_of_bytes
 from weft.fetching.exchange import Exchange
 from weft.fetching.urls import LONGEST, Spelling
@@ -29,8 +31,8 @@ class Page:
     status: int
     is_html: bool = False
     title: str = ""
-    links: list[str] = field(default_factory=list)
-    """Canonical, in order, without doubles; without those that are not to be followed."""
+    leads: dict[str, int] = field(default_factory=dict)
+    """Where its links lead: canonical, in order, with their keys; without those that are not to be followed."""
     links_over: int = 0
     """How many were left out, because a page may have only so many."""
     links_too_long: int = 0
@@ -51,6 +53,10 @@ class Page:
     is_heavy: bool = False
     """A parser would be busy with it for too long, so that it was only skimmed: it has a title and links."""
 
+    @property
+    def links(self) -> list[str]:
+        return list(self.leads)
+
     def item(self, fetched_at: int, *, with_links: bool = True) -> dict[str, Any]:
         """What is stored of it."""
         item: dict[str, Any] = {"url": self.url, "status": self.status, "title": self.title, **self.fields}
@@ -67,6 +73,7 @@ class PageReader:
         self._most_links = spec.traps.links_per_page
         self._minds_nofollow = spec.scope.nofollow
         self.spelling = Spelling(spec.traps.keep_tracking, spec.traps.drop_parameters)
+        self.links = Links(self.spelling)
         self._extraction = Extraction(spec.keeping, self.spelling)
 
     def read(self, exchange: Exchange, *, alike: bool = False) -> Page:
@@ -100,34 +107,35 @@ class PageReader:
             page.canonical_url = next(iter(self.spelling.resolve(page.url, [head.canonical])), "")
 
     def _take_links(self, page: Page, tree: LexborHTMLParser, base: str) -> None:
-        found = [node.attributes for node in (*tree.tags("a"), *tree.tags("area"))]  # the first css() costs 0.1 ms
+        found = [*tree.tags("a"), *tree.tags("area")]  # the first css() costs 0.1 ms
         if not found:
-            hrefs = [node.attributes.get("src") for node in (*tree.tags("frame"), *tree.tags("iframe"))]
+            hrefs = [node.attrs.get("src") for node in (*tree.tags("frame"), *tree.tags("iframe"))]
         elif self._minds_nofollow:
-            hrefs = [each.get("href") for each in found if "nofollow" not in (each.get("rel") or "").lower().split()]
-            page.links_nofollow = len(found) - len(hrefs)
+            kept = [node for node in found if "nofollow" not in (node.attrs.get("rel") or "").lower().split()]
+            hrefs = [node.attrs.get("href") for node in kept]
+            page.links_nofollow = len(found) - len(kept)
         else:
-            hrefs = [each.get("href") for each in found]
-        self._resolve(page, base, [href for href in hrefs if href])
+            hrefs = [node.attrs.get("href") for node in found]  # attributes, which is a dict, takes twice the time
+        self._lead(page, base, [href for href in hrefs if href])
 
     def _skim(self, page: Page, utf8: bytes) -> None:
         skimmed = skim(utf8, self._most_links)
         page.is_heavy, page.title = True, " ".join(skimmed.title.split())[:LONGEST_TITLE]
-        self._resolve(page, skimmed.base, skimmed.hrefs)
+        self._lead(page, skimmed.base, skimmed.hrefs)
 
-    def _resolve(self, page: Page, base: str, hrefs: list[str]) -> None:
+    def _lead(self, page: Page, base: str, hrefs: list[str]) -> None:
         where = page.url
         if base:
             where = next(iter(self.spelling.resolve(where, [base])), where)
-        links = self.spelling.resolve(where, hrefs)
-        if len(links) > self._most_links:
-            page.links_over = len(links) - self._most_links
-            del links[self._most_links :]
-        if links and len(max(links, key=len)) > LONGEST:
-            kept = [each for each in links if len(each) <= LONGEST]
-            page.links_too_long = len(links) - len(kept)
-            links = kept
-        page.links = links
+        leads = self.links.lead(where, hrefs)
+        if len(leads) > self._most_links:
+            page.links_over = len(leads) - self._most_links
+            leads = dict(islice(leads.items(), self._most_links))
+        if leads and len(max(leads, key=len)) > LONGEST:
+            kept = {url: key for url, key in leads.items() if len(url) <= LONGEST}
+            page.links_too_long = len(leads) - len(kept)
+            leads = kept
+        page.leads = leads
 
 
 def _asked(exchange: Exchange) -> tuple[bool, bool]:

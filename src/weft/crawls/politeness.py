@@ -61,6 +61,8 @@ class HostState(msgspec.Struct, omit_defaults=True):
     """What robots.txt asked the last holder for; whoever comes after one who died obeys it once."""
     robots: dict[str, KeptRobots] = {}
     """By origin."""
+    trouble: str = ""
+    """What was wrong when it was last asked, in words for people; empty: nothing."""
 
 
 def read_state(text: str) -> HostState:

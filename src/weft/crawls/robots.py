@@ -23,6 +23,8 @@ FIRST_AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 30.0, 3_600.0
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _AGENT = re.compile(r"^([ \t]*user[- ]?agent[ \t]*:[ \t]*)([^\n#]*)", re.IGNORECASE | re.MULTILINE)
+_DISALLOWS = re.compile(r"^\s*d", re.IGNORECASE | re.MULTILINE)
+"""A line that forbids something, in whatever spelling; where there is none, everything is allowed."""
 _TOKEN = re.compile(r"[A-Za-z_-]+")
 
 
@@ -51,7 +53,7 @@ class Rules:
         self._token = token
         self.crawl_delay = float(parsed.crawl_delay(token) or 0.0)
         self.sitemaps = list(parsed.sitemaps)
-        self._allows = parsed.can_fetch if "llow" in text.lower() else None
+        self._allows = parsed.can_fetch if _DISALLOWS.search(text) else None
 
     def allows(self, url: str) -> bool:
         return self._allows is None or self._allows(url, self._token)

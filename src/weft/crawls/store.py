@@ -12,7 +12,7 @@ from sqlalchemy import Select, bindparam, insert, select, update
 
 from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.model import ACTIVE, PAUSED, Crawl, Skip
+from weft.crawls.model import ACTIVE, PAUSED, TURN, Crawl, Skip
 from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
@@ -92,8 +92,13 @@ def change_state(
     return tx.execute(change.values(state=state, reason=reason, ended_at=ended_at)).rowcount == 1
 
 
-def count_skips(tx: Transaction, crawl_id: int, told: Sequence[Skip]) -> None:
-    """Add to what is known of the addresses that were left out; in one order, so that nobody waits in a circle."""
+def count_skips(tx: Transaction, crawl_id: int, told: Sequence[Skip], holder: str = "", turn: int = 0) -> None:
+    """Add to what is known of the addresses that were left out; in one order, so that nobody waits in a circle.
+
+    A turn that has a number counts once.
+    """
+    if turn and not _is_new(tx, crawl_id, holder, turn):
+        return
     for digest, skip in sorted(((_digest(each), each) for each in told), key=lambda pair: pair[0]):
         same = (skips.c.crawl_id == crawl_id, skips.c.digest == digest)
         more = update(skips).where(*same).values(count=skips.c.count + skip.count)
@@ -101,6 +106,19 @@ def count_skips(tx: Transaction, crawl_id: int, told: Sequence[Skip]) -> None:
             row = msgspec.structs.asdict(skip) | {"crawl_id": crawl_id, "digest": digest}
             insert_missing(tx, skips, row | {"count": 0, "pattern": skip.pattern[:LONGEST_PATTERN]})
             tx.execute(more)
+
+
+def _is_new(tx: Transaction, crawl_id: int, holder: str, turn: int) -> bool:
+    """Whether this turn was not counted before; remembers it, in a row of the same table that has no reason."""
+    kept = Skip(TURN, pattern=holder)
+    digest = _digest(kept)
+    further = (skips.c.crawl_id == crawl_id, skips.c.digest == digest, skips.c.count < turn)
+    move = update(skips).where(*further).values(count=turn)
+    if tx.execute(move).rowcount:
+        return True
+    row = msgspec.structs.asdict(kept) | {"crawl_id": crawl_id, "digest": digest, "count": 0}
+    insert_missing(tx, skips, row)
+    return tx.execute(move).rowcount == 1
 
 
 def _digest(skip: Skip) -> str:

@@ -28,7 +28,7 @@ class Talk:
     """One question at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.problem = ""
@@ -36,7 +36,7 @@ class Talk:
 
     async def open(self) -> None:
         try:
-            self._reader, self._writer = await asyncio.open_unix_connection(str(self._path), limit=1 << 20)
+            self._reader, self._writer = await asyncio.open_unix_connection(str(self.path), limit=1 << 20)
         except OSError as problem:
             raise HungUp(f"the worker cannot be reached: {problem}") from problem
 

@@ -35,9 +35,12 @@ def main_text(document: Document) -> str:
     return document.main_text() or document.to_text()
 
 
-def markdown(document: Document) -> str:
+def markdown(document: Document, base: str) -> str:
+    """The same with headings, lists and links; these are whole, so that they lead somewhere wherever it is read."""
     found = document.main_content()
-    return (found if found is not None else document).to_markdown().strip()
+    chosen = found if found is not None else document
+    chosen.resolve_links(base)
+    return chosen.to_markdown().strip()
 
 
 def language_of(text: str) -> str:

@@ -31,6 +31,8 @@ PASSING = frozenset((408, 425, 500, 502, 504, 507, 509, *range(520, 528)))
 """Statuses that may be others in a while."""
 FINAL = frozenset(("refused_address", "too_large", "url", "headers", "parser"))
 """Ways to have no answer that would be the same next time."""
+NEVER_ASKED = frozenset(("refused_address", "url"))
+"""Those where no request was made, so that no page of the budget is used up."""
 PROBE_AFTER = 20
 """Pages of a host, after which it is worth knowing what it says for those that it does not have."""
 REDIRECT_FIRST = 10
@@ -73,7 +75,8 @@ class Visits:
         at = steady()
         if problem.kind in FINAL:
             self.ledger.skip(problem.kind, given.url)
-            self._settle(held, Outcome(given.key, FAILED, problem.kind))
+            fetched_at = 0 if problem.kind in NEVER_ASKED else at
+            self._settle(held, Outcome(given.key, FAILED, problem.kind, fetched_at=fetched_at))
             return
         held.manners.failed(at)
         held.saved = False
@@ -187,8 +190,8 @@ class Visits:
         if spec.scope.nofollow and page.nofollow:
             return
         places, mask, refuses = ledger.met.places, ledger.met.mask, self._refuses
-        for url in page.links:
-            key = key_of(url)
+        for url in self.reader.links.take(page.leads):
+            key = page.leads[url]
             place = key & mask
             if places[place] == key:
                 continue

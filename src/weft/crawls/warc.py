@@ -199,7 +199,10 @@ class WarcWriter:
 
 def finish(place: Path, name: str, index: list[bytes]) -> None:
     """Write the index of a file, then give the file its last name: one that has it is whole."""
-    (place / f"{name}.cdxj").write_bytes(b"".join(sorted(index)))
+    written = place / f"{name}.cdxj"
+    written.unlink(missing_ok=True)  # it may be a link to somebody else's file
+    with open(written, "xb") as file:
+        file.write(b"".join(sorted(index)))
     os.replace(place / f"{name}.warc.gz{OPEN}", place / f"{name}.warc.gz")
 
 

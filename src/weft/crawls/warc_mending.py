@@ -29,10 +29,15 @@ class Member:
 
 def mend_all(folder: Path) -> int:
     """Every file in the folder of a run that was still written; how many there were."""
-    left = sorted((folder / FOLDER).glob(f"*/*.warc.gz{OPEN}"))
+    left = [file for file in sorted((folder / FOLDER).glob(f"*/*.warc.gz{OPEN}")) if not _is_led_to(file)]
     for file in left:
         mend(file)
     return len(left)
+
+
+def _is_led_to(file: Path) -> bool:
+    """Whether a link leads to it, so that it is somebody else's."""
+    return file.is_symlink() or file.parent.is_symlink() or file.parent.parent.is_symlink()
 
 
 def mend(file: Path) -> None:

@@ -19,6 +19,8 @@ from weft.crawl_spec import CrawlSpec
 from weft.crawls.allowance import Allowance
 from weft.crawls.politeness import Manners, read_state
 from weft.crawls.steady import steady
+from weft.fetching.detours import PutOff
+from weft.fetching.urls import host_of
 
 FOR_EVER: Moment = 2**62
 MOST_ADDRESSES = 10_000
@@ -37,12 +39,28 @@ class Errand:
     hops: int = 0
     is_probe: bool = False
 
+    @property
+    def host(self) -> str:
+        """Who is asked: another one, where robots.txt is elsewhere."""
+        return host_of(self.url)
+
 
 class Held:
     """A host that this process holds."""
 
     __slots__ = (
-        *("allowances", "ample", "asked", "busy", "complained_at", "errand", "fence", "fetching_robots", "gone"),
+        *(
+            "allowances",
+            "ample",
+            "asked",
+            "busy",
+            "complained_at",
+            "errand",
+            "fence",
+            "fetching_robots",
+            "gone",
+            "guests",
+        ),
         *("heaped", "leaving", "manners", "name", "outcomes", "pages", "queue", "saved", "spent", "told_at", "until"),
     )
 
@@ -55,6 +73,8 @@ class Held:
         """What comes before the next page: a redirect of robots.txt, or a probe."""
         self.fetching_robots = False
         self.busy = self.pages = 0
+        self.guests = 0
+        """Requests that other hosts need, which wait for their turn here."""
         self.heaped = self.gone = self.leaving = False
         self.saved = False
         """Whether the frontier has its state."""
@@ -117,7 +137,7 @@ class Workbench:
 
     def place(self, held: Held) -> None:
         """Put a host into the heap where it belongs there; call it after every change."""
-        if held.heaped or held.gone or held.fetching_robots or held.busy >= self._per_host or held.leaving:
+        if held.heaped or held.gone or held.fetching_robots or self._is_full(held) or held.leaving:
             return
         if held.queue or held.errand is not None:
             self._push(held, self._due(held))
@@ -131,7 +151,7 @@ class Workbench:
         while heap and heap[0][0] <= at:
             held = heapq.heappop(heap)[2]
             held.heaped = False
-            if held.gone or held.leaving:
+            if held.gone or held.leaving or self._is_full(held):
                 continue
             due = self._due(held) if held.until > at else at + SECOND  # somebody else may hold it by now
             if due > at:
@@ -163,6 +183,32 @@ class Workbench:
         held.busy -= 1
         self.busy -= 1
         held.fetching_robots = False
+        self.place(held)
+
+    def reserve(self, held: Held, longest: Moment) -> Moment:
+        """Take the next turn of a host for a request that another host needs; when it is. Call ``leave`` after it."""
+        at = steady()
+        due = max(self._due(held), at)
+        if held.leaving or held.until <= due or due - at > longest:
+            raise PutOff("in_line", "another host has to wait", max(1.0, (due - at) / SECOND))
+        held.manners.begins(due)
+        held.guests += 1
+        return due
+
+    def enter(self, held: Held) -> bool:
+        """Begin what a turn was reserved for; False while others are under way there."""
+        if held.busy >= self._per_host:
+            return False
+        held.guests -= 1
+        held.busy += 1
+        return True
+
+    def _is_full(self, held: Held) -> bool:
+        return held.busy + held.guests >= self._per_host
+
+    def leave(self, held: Held) -> None:
+        """A turn that was reserved is over."""
+        held.busy -= 1
         self.place(held)
 
     async def rest(self) -> None:

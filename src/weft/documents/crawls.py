@@ -9,6 +9,7 @@ import msgspec
 
 from weft.clock import iso
 from weft.crawl_ports import Counts, Known, KnownHost
+from weft.crawls import trouble
 from weft.crawls.model import Crawl, Skip
 from weft.crawls.reasons import sentence
 from weft.crawls.report import Beat, Report, Share, Why
@@ -140,6 +141,8 @@ class HostDocument(msgspec.Struct, frozen=True, kw_only=True):
     leased_until: Time | None
     holder: str
     """The run and attempt that hold it, such as 7:1; empty: nobody."""
+    trouble: str
+    """What is wrong with it, such as: does not answer (connection refused); empty: nothing, or nothing is wanted."""
 
 
 class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +236,7 @@ def host_document(known: KnownHost) -> HostDocument:
         next_at=_time(known.next_at),
         leased_until=_time(known.leased_until) if known.holder else None,
         holder=known.holder,
+        trouble=trouble.told(known),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -115,8 +116,7 @@ class Dialler:
                     return await self._connect(address, port)
             except (OSError, TimeoutError) as failure:
                 problem = failure
-        why = getattr(problem, "strerror", None) or problem or "no time was left"
-        raise NoAnswer("connect", f"{host}:{port} cannot be reached: {why}")
+        raise NoAnswer("connect", f"{host}:{port} cannot be reached: {_in_words(problem)}")
 
     async def _connect(self, address: str, port: int) -> socket.socket:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -186,3 +186,9 @@ class _Chooser(asyncio.Protocol):
         self.chosen = self._choose(secret.selected_alpn_protocol() or "" if secret is not None else "")
         transport.set_protocol(self.chosen)
         self.chosen.connection_made(transport)
+
+
+def _in_words(problem: Exception | None) -> str:
+    """What the system calls it, such as connection refused; what it was wrapped in may name the address once more."""
+    number = getattr(problem, "errno", None)
+    return os.strerror(number).lower() if number else str(problem or "") or "no time was left"

@@ -69,27 +69,34 @@ class Spelling:
 
     def resolve(self, base: str, hrefs: Iterable[str]) -> list[str]:
         """Where links of a page lead, in order and without doubles; what leads nowhere on the web is left out."""
+        found = dict.fromkeys(self.each(base, hrefs))
+        found.pop("", None)
+        return list(found)
+
+    def each(self, base: str, hrefs: Iterable[str]) -> list[str]:
+        """Where each link of a page leads; empty where that is nowhere on the web."""
         try:
             join = URL.parse(base).join
         except (URLError, UnicodeError):
-            return []
+            return ["" for _ in hrefs]
         near, unusual, odd, kept = origin_of(base) + "/", _UNUSUAL.search, _ODD.search, self._kept
-        found: dict[str, None] = {}
+        found: list[str] = []
         for href in hrefs:
             try:
                 text = str(join(href))
             except (URLError, UnicodeError):
+                found.append("")
                 continue
             is_near = text.startswith(near)
             if is_near and not unusual(text):
-                found[text] = None
+                found.append(text)
             elif is_near and not odd(text):  # it has a query, and nothing else that is worth a look
                 place, _, query = text.partition("?")
                 query = kept(query) if query else ""
-                found[f"{place}?{query}" if query else place] = None
-            elif (tidied := self._tidy(text.partition("#")[0])) is not None:
-                found[tidied] = None
-        return list(found)
+                found.append(f"{place}?{query}" if query else place)
+            else:
+                found.append(self._tidy(text.partition("#")[0]) or "")
+        return found
 
     def _tidy(self, text: str) -> str | None:
         """Of an address in the WHATWG form, without a fragment."""

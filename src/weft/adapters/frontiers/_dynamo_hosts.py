@@ -14,7 +14,7 @@ from typing import Any
 from weft.adapters.frontiers._dynamo_items import Change, Item, Key
 from weft.adapters.frontiers._dynamo_table import Table
 from weft.clock import SECOND, Moment
-from weft.crawl_ports import QUEUED, SKIPPED, STATES, Counts, Outcome
+from weft.crawl_ports import DONE, STATES, Counts, Outcome
 
 LOOK_AGAIN: Moment = 5 * SECOND
 """How soon a crawl looks again at a host that another has, unless that one lets it go."""
@@ -80,7 +80,7 @@ class Tally:
             counted[outcome.state] += 1
             counted["leased"] -= 1
             counted["size"] += outcome.size
-            counted["given"] -= outcome.state in (QUEUED, SKIPPED) and not outcome.fetched_at
+            counted["given"] -= outcome.state != DONE and not outcome.fetched_at
         return cls(counted=counted)
 
     def gave(self, count: int) -> Tally:

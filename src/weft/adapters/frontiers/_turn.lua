@@ -126,7 +126,7 @@ local function take(host, outcome)
   count(crawl, host, 'l', -1)
   count(crawl, host, state, 1)
   count(crawl, host, 'z', outcome[4])
-  if not is_fetched and (state == 'q' or state == 's') then
+  if not is_fetched and state ~= 'd' then
     count(crawl, host, 'g', -1)
   end
 end

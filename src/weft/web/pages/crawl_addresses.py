@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from weft.crawls.reasons import sentence
 from weft.web.inside import Refusal
-from weft.web.pages.crawls import address_of
+from weft.web.pages.crawls import address_of, is_to_come
 from weft.web.rendering import Page
 from weft.web.visit import Visit
 
@@ -18,14 +18,15 @@ STATES = ("queued", "leased", "done", "failed", "skipped")
 async def hosts(visit: Visit) -> Page:
     """The hosts of a crawl: how much of each is done, who holds it, and until when it is left alone."""
     found = await _listed(visit, "hosts", ("after",))
-    shown = found | {"left_alone": [each["host"] for each in found["found"]["items"] if _is_to_come(each["next_at"])]}
+    shown = found | {"left_alone": [each["host"] for each in found["found"]["items"] if is_to_come(each["next_at"])]}
     return Page("crawls/hosts.html", shown, found["found"])
 
 
 async def urls(visit: Visit) -> Page:
     """Addresses that a crawl knows, of one state and one host where that is asked for."""
     found = await _listed(visit, "urls", ("state", "host", "after"))
-    shown = found | {"states": STATES}
+    listed = [each | {"why": sentence(each["reason"])} for each in found["found"]["items"]]
+    shown = found | {"states": STATES, "listed": listed}
     return Page("crawls/urls.html", shown, found["found"], status=422 if found["errors"] else 200)
 
 
@@ -33,10 +34,6 @@ async def skips(visit: Visit) -> Page:
     """What was left out, by reason, host and pattern."""
     found = await _listed(visit, "skips", ("reason",))
     return Page("crawls/skips.html", found, found["found"])
-
-
-def _is_to_come(at: str | None) -> bool:
-    return at is not None and datetime.fromisoformat(at) > datetime.now(UTC)
 
 
 async def _listed(visit: Visit, what: str, names: tuple[str, ...]) -> dict[str, Any]:

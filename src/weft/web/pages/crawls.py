@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -78,6 +78,7 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     shown |= {"dataset": spec.get("dataset", "pages"), "brings_pages": brings_pages(spec)}
     shown |= {"may_act": may(visit.session, "operator", crawl["project"])}
     shown |= {"may_delete": may(visit.session, "developer", crawl["project"])}
+    shown["troubled"] = troubled(document["hosts"]["items"]) if crawl["state"] == "active" else []
     shown["problem"] = "" if refusal is None else refusal.problem.detail
     status = 200 if refusal is None else refusal.problem.status
     live = Live(kinds=KINDS, every_seconds=2.0) if crawl["state"] == "active" else Live(kinds=("crawl_",))
@@ -114,6 +115,16 @@ async def act(visit: Visit) -> Page | Onward:
             raise
         return await _detail(visit, refusal)
     return Onward(f"{address}?said={verb}" if verb in VERBS else address)
+
+
+def troubled(hosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Hosts that do not answer, and whether they are left alone now; not those that have and are asked again soon."""
+    found = [each | {"is_left_alone": is_to_come(each["next_at"])} for each in hosts if each["trouble"]]
+    return [each for each in found if each["is_left_alone"] or not each["counts"]["done"]]
+
+
+def is_to_come(at: str | None) -> bool:
+    return at is not None and datetime.fromisoformat(at) > datetime.now(UTC)
 
 
 def chart(pace: list[dict[str, Any]]) -> dict[str, Any] | None:

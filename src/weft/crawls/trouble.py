@@ -1,0 +1,36 @@
+"""What is wrong with a host of which pages are still wanted, in words, as whoever held it last has found."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weft.crawl_ports import KnownHost
+from weft.fetching.exchange import NoAnswer
+
+LONGEST = 200
+
+
+class _Left(msgspec.Struct):
+    """The part of a host's state that this is about."""
+
+    trouble: str = ""
+
+
+def answered_with(status: int) -> str:
+    return f"answers with status {status}"
+
+
+def without_answer(problem: NoAnswer) -> str:
+    """The same where there is no answer; it is told beside the host, which need not stand in it again."""
+    words = str(problem).rpartition(" cannot be reached: ")[2]
+    return f"does not answer ({words[:LONGEST]})"
+
+
+def told(known: KnownHost) -> str:
+    """What follows the name of the host in a sentence, such as: does not answer (connection refused); or nothing."""
+    if not (known.counts.queued or known.counts.leased) or "trouble" not in known.state:
+        return ""
+    try:
+        return msgspec.json.decode(known.state, type=_Left).trouble
+    except msgspec.MsgspecError:
+        return ""
