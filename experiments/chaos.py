@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.cluster import Role
@@ -37,8 +37,11 @@ def server_victim(server: Server) -> Victim:
 class Chaos:
     """Who was killed how often, and who fell without being pushed."""
 
-    def __init__(self, victims: Sequence[Victim], chance: random.Random) -> None:
-        self._victims, self._chance = list(victims), chance
+    def __init__(
+        self, victims: Sequence[Victim], chance: random.Random, when: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """``when``: what must be so before anybody is killed."""
+        self._victims, self._chance, self._when = list(victims), chance, when
         self._down: set[str] = set()
         self.kills: Counter[str] = Counter()
         self.fallen: list[str] = []
@@ -50,6 +53,8 @@ class Chaos:
             for _ in range(kills):
                 await asyncio.sleep(self._chance.uniform(*every))
                 await eventually(lambda: len(self._down) < len(self._victims), 120)
+                if self._when is not None:
+                    await eventually(self._when, 120)
                 victim = next(each for each in turns if each.name not in self._down)
                 self._down.add(victim.name)
                 await asyncio.to_thread(self._kill, victim)

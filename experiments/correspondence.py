@@ -139,6 +139,8 @@ class Post:
 
     publisher: Publisher
     sent: Sequence[Sent]
+    confirmed: int = 0
+    """How many of them the server has confirmed."""
     heard: list[tuple[str, str]] = field(default_factory=list)
     """The key of a message, and the status that its sender was told."""
 

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,7 +27,9 @@ from tests.waiting import eventually
 from weft.app import App
 
 EARLY, FORGETFUL = "intake:acknowledge_early", "intake:forget_ids"
-UNCOMMITTED_SECONDS = 0.5
+UNCOMMITTED_SECONDS = 5.0
+"""How long the red control sits on what it has let go of: no kill comes later than that."""
+
 AT_ONCE = 20
 """Messages that a publisher has under way."""
 
@@ -79,7 +82,8 @@ async def scene(
             serve = cluster.serve(red=red)
             await cluster.ready(app)
             victims = [control_victim(cluster, serve), *([] if red else map(chaos.server_victim, sources))]
-            killing = chaos.Chaos(victims, random.Random())
+            in_hand = partial(nothing_waits, posts) if red else None
+            killing = chaos.Chaos(victims, random.Random(), in_hand)
             again = await publish_under_fire(posts, killing, size)
             sent = [each for post in posts for each in post.sent]
             await settled(app, sent, size.patience)
@@ -135,6 +139,7 @@ async def publish_under_fire(posts: Sequence[Post], killing: chaos.Chaos, size: 
             await eventually(lambda part=part: part <= (killing.kills.total() + 1) / size.kills, 300)  # type: ignore[misc]
             some = [each.message for each in post.sent[start : start + AT_ONCE]]
             again += await publish_surely(post.publisher, some)
+            post.confirmed += len(some)
             await asyncio.sleep(gap)
         return again
 
@@ -142,6 +147,11 @@ async def publish_under_fire(posts: Sequence[Post], killing: chaos.Chaos, size: 
         publishing = [group.create_task(publish(post)) for post in posts]
         group.create_task(killing.run(size.kills, every=size.every, down=size.down))
     return sum(each.result() for each in publishing)
+
+
+async def nothing_waits(posts: Sequence[Post]) -> bool:
+    """Whether weft holds all that was published, and something was: a kill takes messages out of its hands."""
+    return all([post.confirmed and not await post.publisher.left() for post in posts])
 
 
 async def hear(report: Report, app: App, posts: Sequence[Post], killing: chaos.Chaos, size: Size) -> None:

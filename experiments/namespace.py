@@ -6,8 +6,8 @@ machine, since there is no route to it.
 
 from __future__ import annotations
 
-import os
 import random
+import secrets
 import subprocess
 from types import TracebackType
 
@@ -19,13 +19,18 @@ class Namespace:
     """Two ends of a link: one here, one where the commands run that begin with ``prefix``."""
 
     def __init__(self) -> None:
-        self._name = f"weft{os.getpid()}{random.randrange(1000)}"[-14:]
-        self._subnet = f"10.{random.randrange(200, 250)}.{random.randrange(256)}"
+        self._name = f"weft{secrets.token_hex(4)}"
+        self._subnet, self._first = f"10.{random.randrange(200, 250)}.{random.randrange(256)}", random.randrange(0, 256, 4)
 
     @property
     def host(self) -> str:
         """The address of this machine, as seen from inside."""
-        return f"{self._subnet}.1"
+        return f"{self._subnet}.{self._first + 1}"
+
+    @property
+    def guest(self) -> str:
+        """The address of those inside."""
+        return f"{self._subnet}.{self._first + 2}"
 
     @property
     def prefix(self) -> list[str]:
@@ -37,7 +42,7 @@ class Namespace:
         _ip("link", "add", self._name, "type", "veth", "peer", "name", "eth0", "netns", self._name)
         _ip("address", "add", f"{self.host}/30", "dev", self._name)
         _ip("link", "set", self._name, "up")
-        _ip("-n", self._name, "address", "add", f"{self._subnet}.2/30", "dev", "eth0")
+        _ip("-n", self._name, "address", "add", f"{self.guest}/30", "dev", "eth0")
         _ip("-n", self._name, "link", "set", "lo", "up")
         _ip("-n", self._name, "link", "set", "eth0", "up")
         return self
@@ -55,7 +60,7 @@ class Namespace:
 
     def swallow_answers(self) -> None:
         """Drop all that goes in, silently; what comes out arrives."""
-        _ip("neighbour", "replace", f"{self._subnet}.2", "lladdr", NOWHERE, "dev", self._name, "nud", "permanent")
+        _ip("neighbour", "replace", self.guest, "lladdr", NOWHERE, "dev", self._name, "nud", "permanent")
 
     def swallow_requests(self) -> None:
         """Drop all that comes out, silently; what goes in arrives."""
