@@ -79,15 +79,20 @@ async def received(inbox: Inbox, count: int) -> list[Message]:
 async def again(inbox: Inbox, count: int) -> list[Message]:
     """The same of a server that is coming back."""
     found: list[Message] = []
+    troubles: list[str] = []
 
     async def enough() -> bool:
         try:
             found.extend(await inbox.receive(PREFETCH, 0.2))
-        except InboxDown:
+        except InboxDown as trouble:
+            troubles.append(str(trouble))
             return False
         return len({each.body for each in found}) >= count
 
-    await eventually(enough, timeout=60)
+    try:
+        await eventually(enough, timeout=60)
+    except AssertionError as late:
+        raise AssertionError(f"{len(found)} of {count} came; {len(troubles)} troubles: {troubles[-3:]}") from late
     return found
 
 

@@ -2,7 +2,9 @@
 
 import signal
 import socket
+from pathlib import Path
 
+from tests.servers.rabbitmq_home import make_home
 from tests.servers.server import Kind, Server, free_port
 
 
@@ -60,13 +62,25 @@ POSTGRESQL = Kind(
 
 def prepare_mariadb(server: Server) -> None:
     installer = [server.programs["mariadb-install-db"], "--no-defaults", f"--datadir={server.data}"]
-    server.run([*installer, "--auth-root-authentication-method=normal", "--skip-test-db"])
+    server.run([*installer, of_its_own(server), "--auth-root-authentication-method=normal", "--skip-test-db"])
 
 
 def mariadb_command(server: Server) -> list[str]:
     settings = [f"--{name.replace('_', '-')}={value}" for name, value in server.settings.items()]
     place = [f"--datadir={server.data}", f"--port={server.port}", f"--socket={server.directory / 'socket'}"]
-    return [server.programs["mariadbd"], "--no-defaults", *place, "--bind-address=127.0.0.1", *settings]
+    return [
+        server.programs["mariadbd"],
+        "--no-defaults",
+        *place,
+        of_its_own(server),
+        "--bind-address=127.0.0.1",
+        *settings,
+    ]
+
+
+def of_its_own(server: Server) -> str:
+    """A folder for temporary files: one that starts removes what it takes for its own in a shared one."""
+    return f"--tmpdir={server.directory}"
 
 
 def mariadb_answers(server: Server) -> bool:
@@ -130,6 +144,10 @@ REDIS = Kind(
 )
 
 
+SAFE_QUEUES = "-mnesia dump_log_write_threshold 1"
+"""A durable queue outlives a kill that comes right after its declaration; by default it may not, for two seconds."""
+
+
 def prepare_rabbitmq(server: Server) -> None:
     """Give the node a name server (epmd) of its own, so that it meets no other node of the machine."""
     config = server.directory / "rabbitmq.conf"
@@ -137,6 +155,8 @@ def prepare_rabbitmq(server: Server) -> None:
     plugins = server.directory / "enabled_plugins"
     plugins.write_text("[].\n")
     server.environment |= {
+        "RABBITMQ_SCRIPTS_DIR": str(make_home(Path(server.programs["rabbitmq-server"]), server.directory / "home")),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": SAFE_QUEUES,
         "RABBITMQ_NODENAME": "weft@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(server.port),
