@@ -20,7 +20,10 @@ class Namespace:
 
     def __init__(self) -> None:
         self._name = f"weft{secrets.token_hex(4)}"
-        self._subnet, self._first = f"10.{random.randrange(200, 250)}.{random.randrange(256)}", random.randrange(0, 256, 4)
+        self._subnet, self._first = (
+            f"10.{random.randrange(200, 250)}.{random.randrange(256)}",
+            random.randrange(0, 256, 4),
+        )
 
     @property
     def host(self) -> str:
