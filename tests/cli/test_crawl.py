@@ -14,9 +14,8 @@ from tests.crawls.steering import SITE, SKIPS, Share
 from weft.app import App
 from weft.cli import crawl as beginning
 from weft.cli.crawl_progress import Interrupts
-from weft.cli.crawl_troubles import Troubles, trouble_line
 from weft.clock import SECOND, now
-from weft.crawl_ports import DONE, Counts, HostReport, KnownHost, Outcome, Turn
+from weft.crawl_ports import DONE, HostReport, Outcome, Turn
 
 CONTACT = ("--contact", "us@weft.example")
 SILENT = '{"trouble": "does not answer (connection refused)"}'
@@ -189,37 +188,6 @@ def test_a_host_that_does_not_answer_is_told_while_one_stays_with_its_crawl(shel
     assert "site.example does not answer (connection refused); asked again at" in shown
     assert "does not answer (connection refused)" in shell.ok("crawls", "hosts", "1").out
     shell("crawls", "stop", "1")
-
-
-def known_host(done: int, queued: int, later: int) -> KnownHost:
-    return KnownHost("site.example", Counts(done=done, queued=queued), now() + later, SILENT)
-
-
-@pytest.mark.parametrize(
-    ("known", "words"),
-    [
-        (known_host(0, 1, 0), "site.example does not answer (connection refused); asked again later"),
-        (known_host(5, 1, HOUR), "site.example does not answer (connection refused); asked again at "),
-        (known_host(5, 1, 0), ""),
-        (known_host(0, 0, HOUR), ""),
-    ],
-)
-def test_a_host_that_has_answered_and_is_asked_again_at_once_is_not_worth_a_line(known: KnownHost, words: str) -> None:
-    assert trouble_line(known).startswith(words)
-    assert bool(trouble_line(known)) == bool(words)
-
-
-def test_a_line_about_a_host_is_said_once() -> None:
-    troubles, host = Troubles(), known_host(0, 1, HOUR)
-    assert len(troubles.news([host])) == 1
-    assert troubles.news([host]) == []
-
-
-def test_that_trouble_lasts_is_worth_a_line_where_it_says_until_when(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.cli.crawl_troubles.AGAIN_SECONDS", 0.0)
-    troubles = Troubles()
-    told = [troubles.news([known_host(0, 1, later)]) for later in (HOUR, 0, 2 * HOUR)]
-    assert [len(lines) for lines in told] == [1, 0, 1]
 
 
 def test_a_crawl_that_rests_ends_its_view_with_a_hint(shell: Shell) -> None:

@@ -74,7 +74,7 @@ async def _watched(weft: App, crawl_id: int, interrupts: Interrupts) -> Report |
             report = await weft.crawls.report(crawl_id)
             if report.crawl.state != ACTIVE:
                 return report
-            view.say(troubles.news(await weft.crawls.hosts(crawl_id, limit=LOOKED_AT)))
+            view.say(troubles.news(await weft.crawls.hosts(crawl_id, limit=LOOKED_AT), report.shares))
             view.show(report)
             if await interrupts.within(LOOK_SECONDS):
                 return None

@@ -1,17 +1,18 @@
-"""Hosts of a crawl that do not answer: a line for each, once for each time that it is left alone."""
+"""Hosts of a crawl that do not answer or wait for somebody who is gone: a line for each, once for each time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.cli.output import escaped
 from weft.clock import SECOND, Moment, now
-from weft.crawls.trouble import told
+from weft.crawls.trouble import left_behind, told
 
 if TYPE_CHECKING:
     from weft.crawl_ports import KnownHost
+    from weft.crawls.report import Share
 
 LOOKED_AT = 10
 """Hosts, by name, that are looked at; `weft crawls hosts` has all."""
@@ -29,11 +30,11 @@ class Troubles:
         self._said: dict[str, tuple[str, str, float]] = {}
         """The trouble, the line about it, and when."""
 
-    def news(self, hosts: Iterable[KnownHost]) -> list[str]:
+    def news(self, hosts: Iterable[KnownHost], shares: Sequence[Share] = ()) -> list[str]:
         """What was not said yet."""
         lines = []
         for each in hosts:
-            line = trouble_line(each)
+            line = held_line(each, shares) or trouble_line(each)
             if line and self._is_new(each.host, told(each), line):
                 self._said[each.host] = told(each), line, time.monotonic()
                 lines.append(line)
@@ -47,10 +48,22 @@ class Troubles:
         return trouble != before or not line.endswith(LATER)
 
 
+def held_line(known: KnownHost, shares: Sequence[Share]) -> str:
+    """Such as: site.example was held by run 7, whose worker is gone; free at 12:31:05."""
+    if known.leased_until <= now() + SOON or not left_behind(known, shares):
+        return ""
+    run = known.holder.partition(":")[0]
+    return escaped(f"{known.host} was held by run {run}, whose worker is gone; free {_clock_time(known.leased_until)}")
+
+
 def trouble_line(known: KnownHost) -> str:
     """Such as: site.example does not answer (connection refused); asked again at 12:31:05."""
     trouble, is_soon = told(known), known.next_at <= now() + SOON
     if not trouble or (is_soon and known.counts.done):
         return ""
-    again = LATER if is_soon else time.strftime("at %H:%M:%S", time.localtime(known.next_at / SECOND))
+    again = LATER if is_soon else _clock_time(known.next_at)
     return escaped(f"{known.host} {trouble}; asked again {again}")
+
+
+def _clock_time(at: Moment) -> str:
+    return time.strftime("at %H:%M:%S", time.localtime(at / SECOND))

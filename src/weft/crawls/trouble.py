@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from weft.crawl_ports import KnownHost
+from weft.crawls.report import Share
 from weft.fetching.exchange import NoAnswer
 
 LONGEST = 200
@@ -24,6 +27,13 @@ def without_answer(problem: NoAnswer) -> str:
     """The same where there is no answer; it is told beside the host, which need not stand in it again."""
     words = str(problem).rpartition(" cannot be reached: ")[2]
     return f"does not answer ({words[:LONGEST]})"
+
+
+def left_behind(known: KnownHost, shares: Sequence[Share]) -> bool:
+    """Whether a host is held by an attempt of one of these runs that is gone, and had no time to give it back."""
+    run, _, attempt = known.holder.partition(":")
+    mine = [share for share in shares if str(share.run_id) == run]
+    return any(share.state != "running" or str(share.attempt) != attempt for share in mine)
 
 
 def told(known: KnownHost) -> str:

@@ -1,0 +1,76 @@
+"""What is said of hosts that hold up a crawl, beside its progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.cli.crawl_troubles import Troubles, held_line, trouble_line
+from weft.clock import SECOND, now
+from weft.crawl_ports import Counts, KnownHost
+from weft.crawls.report import Share
+
+SILENT = '{"trouble": "does not answer (connection refused)"}'
+HOUR = 3_600 * SECOND
+
+
+def known_host(done: int, queued: int, later: int) -> KnownHost:
+    return KnownHost("site.example", Counts(done=done, queued=queued), now() + later, SILENT)
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (known_host(0, 1, 0), "site.example does not answer (connection refused); asked again later"),
+        (known_host(5, 1, HOUR), "site.example does not answer (connection refused); asked again at "),
+        (known_host(5, 1, 0), ""),
+        (known_host(0, 0, HOUR), ""),
+    ],
+)
+def test_a_host_that_has_answered_and_is_asked_again_at_once_is_not_worth_a_line(known: KnownHost, words: str) -> None:
+    assert trouble_line(known).startswith(words)
+    assert bool(trouble_line(known)) == bool(words)
+
+
+def test_a_line_about_a_host_is_said_once() -> None:
+    troubles, host = Troubles(), known_host(0, 1, HOUR)
+    assert len(troubles.news([host])) == 1
+    assert troubles.news([host]) == []
+
+
+def test_that_trouble_lasts_is_worth_a_line_where_it_says_until_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.crawl_troubles.AGAIN_SECONDS", 0.0)
+    troubles = Troubles()
+    told = [troubles.news([known_host(0, 1, later)]) for later in (HOUR, 0, 2 * HOUR)]
+    assert [len(lines) for lines in told] == [1, 0, 1]
+
+
+def share(**fields: Any) -> Share:
+    usual = {"run_id": 7, "state": "running", "worker": "w1", "attempt": 2}
+    nothing = {"started_at": None, "finished_at": None, "outcome": None, "reason": None}
+    return Share(**usual | nothing | fields)
+
+
+def held_by(holder: str, later: int = HOUR) -> KnownHost:
+    return KnownHost("site.example", Counts(leased=1), leased_until=now() + later, holder=holder)
+
+
+@pytest.mark.parametrize(
+    ("known", "of", "is_told"),
+    [
+        (held_by("7:1"), share(), True),
+        (held_by("7:2"), share(state="queued"), True),
+        (held_by("7:2"), share(), False),
+        (held_by("9:1"), share(), False),
+        (held_by("7:1", later=0), share(), False),
+        (held_by(""), share(), False),
+    ],
+)
+def test_a_host_that_waits_for_an_attempt_that_is_gone_is_told_with_the_end_of_its_lease(
+    known: KnownHost, of: Share, is_told: bool
+) -> None:
+    line = held_line(known, [of])
+    assert line.startswith("site.example was held by run 7, whose worker is gone; free at ") is is_told
+    assert bool(line) is is_told
+    assert len(Troubles().news([known], [of])) == is_told
