@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import signal
 import socket
@@ -122,8 +123,9 @@ async def _arrived(line: socket.socket) -> float | None:
 
 
 async def work(order: dict[str, Any]) -> None:
-    """Ask hosts at random, on several lines, until we are ended."""
+    """Ask hosts at random, on several lines, until we are ended, or whoever holds the other end of our input is."""
     logging.disable()
+    asyncio.get_running_loop().add_reader(sys.stdin, os._exit, 1)
     limiter = open_limiter(order["limiter"])
     turns = Crossings(limiter, late_seconds=LATE_SECONDS)
 

@@ -137,8 +137,9 @@ class Scene:
         limiter = f"redis://127.0.0.1:{redis_port}/0{self.options}"
         order = json.dumps({"limiter": limiter, "port": port, "hosts": hosts, "lines": self.size.lines})
         begin = ["experiments.red", self.red] if self.red else []
+        command = [sys.executable, "-m", *begin, "experiments.limited", order]
         return self.stack.enter_context(
-            subprocess.Popen([sys.executable, "-m", *begin, "experiments.limited", order], start_new_session=True)
+            subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # they end when we do
         )
 
     async def _suffer(
