@@ -79,3 +79,18 @@ async def test_a_penalty_outlives_the_drop_of_buckets_that_are_full(monkeypatch:
     for number in range(20):
         await limiter.reserve([f"host:{number}"])
     assert (await limiter.reserve(["host:a"])).wait_seconds == 30.0
+
+
+async def test_of_very_many_hosts_only_the_limits_asked_for_last_are_remembered_here(
+    redis_server: servers.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.adapters.limiters.redis.MOST_KEPT", 10)
+    limiter = RedisLimiter(redis_server.url, {"many:": Rate(1_000.0)})
+    await limiter.set({"many:slow": Rate(0.5)})
+    for number in range(25):
+        assert (await limiter.reserve([f"many:{number}"])).granted
+    assert len(limiter._rates) <= 21
+    assert limiter._rates["many:24"] == limiter._rates["many:"] == Rate(1_000.0)
+    await limiter.reserve(["many:slow"])
+    assert limiter._rates["many:slow"] == Rate(0.5)  # Redis knows it still
+    await limiter.close()

@@ -13,12 +13,13 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
 from weft.adapters.limiters.bucket import MICRO
-from weft.adapters.limiters.memory import Clock, MemoryLimiter, monotonic, rate_of
+from weft.adapters.limiters.memory import MOST_KEPT, Clock, MemoryLimiter, monotonic, rate_of
 from weft.adapters.limiters.script import SCRIPT, SETTLE_SECONDS
 from weft.crawl_ports import Grant, Rate
 from weft.errors import LimiterDown, Misconfigured
@@ -65,7 +66,7 @@ class RedisLimiter:
         """Raises ``LimiterDown`` where Redis does not answer: a limit that is not set is no limit."""
         if rates:
             await self._send(_setting(rates))
-            self._rates |= rates
+            self._remember(rates)
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         names = tuple(dict.fromkeys(keys))
@@ -76,7 +77,7 @@ class RedisLimiter:
             reply = await self._step("reserve", places, repr(cost), str(round(longest_wait * MICRO)), *names)
         except LimiterDown:
             return await self._share(names, cost, longest_wait)
-        self._rates |= {name: _rate(words) for name, words in zip(names, reply[5], strict=True)}
+        self._remember({name: _rate(words) for name, words in zip(names, reply[5], strict=True)})
         return Grant(bool(reply[0]), reply[1] / MICRO, turns=tuple(reply[4]), epoch=self._epoch)
 
     def holds(self, grant: Grant) -> bool:
@@ -138,6 +139,15 @@ class RedisLimiter:
         await self._local.set({name: _part(rate_of(self._rates, name), self._known) for name in names})
         grant = await self._local.reserve(names, cost, longest_wait)
         return Grant(grant.granted, grant.wait_seconds, degraded=True, turns=grant.turns, epoch=LOCAL)
+
+    def _remember(self, rates: Mapping[str, Rate]) -> None:
+        """What each key allows; of single keys only those that were asked for last, since a crawl has many hosts."""
+        for key, rate in rates.items():
+            self._rates.pop(key, None)
+            self._rates[key] = rate
+        if len(self._rates) > 2 * MOST_KEPT:
+            kinds = {key: rate for key, rate in self._rates.items() if key.endswith(":")}
+            self._rates = kinds | dict(islice(self._rates.items(), len(self._rates) - MOST_KEPT, None))
 
     def _rest_after_return(self, names: Sequence[str]) -> float:
         """Seconds until one full delay has passed since Redis came back."""
