@@ -216,8 +216,8 @@ async def killed(report: Report, cluster: Cluster, app: App) -> None:
 
 
 async def busy_worker(cluster: Cluster, app: App, label: str, sleep_seconds: float) -> Role:
-    """A worker of its own label, with much time to drain, that runs one run."""
-    role = cluster.worker(label, labels=label, drain_seconds=600.0)
+    """A worker of its own label, with much time to drain, that runs one run and has room for no other."""
+    role = cluster.worker(label, labels=label, capacity=1, drain_seconds=600.0)
     run_id = await submit_to(app, label, sleep_seconds)
     await eventually(lambda: _is_running(app, run_id), 60)
     return role

@@ -5,9 +5,8 @@ Each server is started when the first test asks for it, and ended with the sessi
 
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +32,8 @@ from sqlalchemy import (
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests import servers
+from tests.servers import server
+from tests.statements import share_everywhere
 from weft.app import App, open_app
 from weft.clock import Moment, seconds
 from weft.config import Config
@@ -57,37 +58,31 @@ class InProcesses(LoadScopeScheduling):  # type: ignore[misc]
         return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
 
 
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30
+
+
+def pytest_configure() -> None:
+    """Servers are in memory, where there is plenty: they sync as ever, and wait for no disk."""
+    share_everywhere()
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+        server.place = str(MEMORY)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InProcesses:
     return InProcesses(config, log)
 
 
-MEMORY, ROOM = Path("/dev/shm"), 8 << 30
-
-
-@contextmanager
-def in_memory() -> Iterator[None]:
-    """Temporary files are in memory meanwhile, where there is plenty: a server syncs as ever, and waits for no disk."""
-    before = tempfile.tempdir
-    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
-        tempfile.tempdir = str(MEMORY)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
-
-
 def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
     """A missing server skips on a laptop, with the reason, and fails in CI."""
     try:
-        with in_memory():
-            server = start()
+        started = start()
     except servers.ServerMissing as missing:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(missing))
-    with server:
-        yield server
+    with started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 
 from tests import servers
 from tests.agent import site as sites
-from tests.conftest import in_memory
 from tests.flows.working import working
 from tests.servers import Server
 from tests.waiting import eventually
@@ -30,7 +29,7 @@ SPEC = {
 
 @pytest.fixture
 async def redis() -> AsyncIterator[Server]:
-    with in_memory(), servers.redis() as server:
+    with servers.redis() as server:
         yield server
 
 

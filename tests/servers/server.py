@@ -21,6 +21,8 @@ from tests.servers.processes import MARK, family, is_alive, is_paused, send
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+place: str | None = None
+"""Where servers have their folders; None: where temporary files are."""
 
 
 class ServerMissing(Exception):
@@ -64,7 +66,7 @@ class Server:
         self.settings = {**kind.settings, **settings}
         self.programs = {name: find_program(kind.name, name) for name in kind.programs}
         self.port = free_port()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"weft-{kind.name}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"weft-{kind.name}-", dir=place))
         self.data = self.directory / "data"
         self._log = self.directory / "output"
         self._process: subprocess.Popen[bytes] | None = None
