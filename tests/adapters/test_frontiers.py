@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests import servers
-from tests.conftest import SetClock, in_memory
+from tests.conftest import SetClock
 from tests.servers import Server
 from tests.servers.dynamodb import CREDENTIALS, table_url
 from weft.adapters.brokers.resp import Address, Connection
@@ -30,13 +30,13 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_redis() -> Iterator[Server]:
-    with in_memory(), servers.redis() as server:
+    with servers.redis() as server:
         yield server
 
 
 @pytest.fixture
 def own_dynamodb() -> Iterator[Server]:
-    with in_memory(), servers.dynamodb() as server:
+    with servers.dynamodb() as server:
         yield server
 
 

@@ -25,6 +25,16 @@ async def test_runs_that_are_lost_together_again_come_back_one_by_one(app: App, 
     assert waits == [moment(place * SECONDS_APART) for place in range(20)]
 
 
+async def test_runs_that_met_again_come_back_farther_apart(app: App, clock: SetClock) -> None:
+    run_ids = await submit_many(app, 4)
+    await lose_all_that_is_ready(app, 2)
+    clock.forward(MOST_APART)
+    await app.runs.wake_waiting()
+    await lose_all_that_is_ready(app, 1)
+    waits = [((await app.runs.get(run_id)).not_before or clock()) - clock() for run_id in run_ids]
+    assert waits == [moment(2 * place * SECONDS_APART) for place in range(4)]
+
+
 def moment(count: float) -> Moment:
     return seconds(min(count, MOST_APART))
 

@@ -101,11 +101,11 @@ class Endings:
 def _lost(rows: Sequence[Any], reason: str) -> list[Ending]:
     """Endings of runs that lost their worker together.
 
-    One of them may have killed it. Those that were lost before come back one by one, so that it does not meet the
-    same others again and the guilty one is found.
+    One of them may have killed it. Those that were lost before come back one by one, farther apart after each loss, so
+    that it does not meet the same others again and the guilty one is found.
     """
-    before = [row.id for row in rows if row.losses]
-    later = {run_id: min(place * SECONDS_APART, MOST_APART) for place, run_id in enumerate(before)}
+    before = [row for row in rows if row.losses]
+    later = {row.id: min(place * row.losses * SECONDS_APART, MOST_APART) for place, row in enumerate(before)}
     return [
         Ending(row.id, row.attempt, Outcome.LOST.value, reason, retry_after_seconds=later.get(row.id)) for row in rows
     ]
