@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -79,8 +80,10 @@ def believing() -> None:
         self.end(tx, [msgspec.structs.replace(e, attempt=rows[e.run_id].attempt) for e in known], rows)
         return [[ending.run_id in rows for ending in endings] for _, endings in told]
 
-    async def ship(self: Leases, worker_id: int, chunks: Sequence[dict[str, Any]]) -> None:
-        await self._db.transact(lambda tx: lease_store.add_log(tx, chunks))
+    async def ship(self: Leases, worker_id: int, chunks: Sequence[dict[str, Any]]) -> set[tuple[int, int]]:
+        room: dict[tuple[int, int], int] = defaultdict(lambda: sys.maxsize)
+        await self._db.transact(lambda tx: lease_store.add_log(tx, chunks, room))
+        return set()
 
     def _obey(self: Worker, orders: Orders) -> None:
         if orders.lost:
