@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from tests.conftest import on_sqlite
+from tests.conftest import SetClock, on_sqlite
 from tests.crawls.steering import TRAP, Share, a_crawl
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import Role
@@ -153,6 +153,22 @@ async def test_a_host_that_does_not_answer_is_told_on_the_page_of_its_crawl(app:
     assert "does not answer" in (await surfer.get("/crawls/1/hosts")).text
     await app.crawls.stop(1)
     assert "does not answer" not in (await surfer.get("/crawls/1")).text
+
+
+async def test_a_host_that_waits_for_a_run_that_was_killed_is_told_with_the_end_of_its_lease(
+    app: App, surfer: Surfer, clock: SetClock
+) -> None:
+    clock.now = moment(datetime(2999, 1, 1, 12, 30, tzinfo=UTC))  # the page asks the clock of this machine
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.turn()
+    assert "was cut off" not in (await surfer.get("/crawls/1")).text
+    await share.hand.lose()
+    page = (await surfer.get("/crawls/1")).text
+    told = page.split(f"<bdi>site.example</bdi>: its run {share.run_id} was cut off.")[1].split("</div>")[0]
+    assert "2999-01-01T12:31" in told
+    await app.crawls.stop(1)
+    assert "was cut off" not in (await surfer.get("/crawls/1")).text
 
 
 async def test_a_crawl_that_spiders_do_names_no_dataset_that_it_does_not_fill(app: App, surfer: Surfer) -> None:

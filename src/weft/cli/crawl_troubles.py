@@ -50,7 +50,7 @@ class Troubles:
 
 def held_line(known: KnownHost, shares: Sequence[Share]) -> str:
     """Such as: site.example was held by run 7, whose worker is gone; free at 12:31:05."""
-    if known.leased_until <= now() + SOON or not left_behind(known, shares):
+    if known.leased_until <= now() + SOON or not left_behind(known.holder, shares):
         return ""
     run = known.holder.partition(":")[0]
     return escaped(f"{known.host} was held by run {run}, whose worker is gone; free {_clock_time(known.leased_until)}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from weft.crawl_ports import KnownHost
-from weft.crawls.report import Share
-from weft.fetching.exchange import NoAnswer
+if TYPE_CHECKING:
+    from weft.crawl_ports import KnownHost
+    from weft.fetching.exchange import NoAnswer
 
 LONGEST = 200
 
@@ -17,6 +18,17 @@ class _Left(msgspec.Struct):
     """The part of a host's state that this is about."""
 
     trouble: str = ""
+
+
+class Holder(Protocol):
+    """A run that holds hosts while it is running, as far as this is about it."""
+
+    @property
+    def run_id(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def state(self) -> str: ...
 
 
 def answered_with(status: int) -> str:
@@ -29,9 +41,9 @@ def without_answer(problem: NoAnswer) -> str:
     return f"does not answer ({words[:LONGEST]})"
 
 
-def left_behind(known: KnownHost, shares: Sequence[Share]) -> bool:
-    """Whether a host is held by an attempt of one of these runs that is gone, and had no time to give it back."""
-    run, _, attempt = known.holder.partition(":")
+def left_behind(holder: str, shares: Iterable[Holder]) -> bool:
+    """Whether a host's holder is an attempt of one of these runs that is gone, and had no time to give it back."""
+    run, _, attempt = holder.partition(":")
     mine = [share for share in shares if str(share.run_id) == run]
     return any(share.state != "running" or str(share.attempt) != attempt for share in mine)
 

@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
+
+from weft.crawls.trouble import left_behind
+from weft.documents.crawls import ShareDocument
 from weft.web.inside import Refusal
 from weft.web.rendering import Live, Onward, Page
 from weft.web.rights import may, may_somewhere
@@ -78,10 +82,12 @@ async def _detail(visit: Visit, refusal: Refusal | None = None) -> Page:
     shown |= {"dataset": spec.get("dataset", "pages"), "brings_pages": brings_pages(spec)}
     shown |= {"may_act": may(visit.session, "operator", crawl["project"])}
     shown |= {"may_delete": may(visit.session, "developer", crawl["project"])}
-    shown["troubled"] = troubled(document["hosts"]["items"]) if crawl["state"] == "active" else []
+    is_active, known = crawl["state"] == "active", document["hosts"]["items"]
+    shown["troubled"] = troubled(known) if is_active else []
+    shown["held_by_the_dead"] = held_by_the_dead(known, document["shares"]) if is_active else []
     shown["problem"] = "" if refusal is None else refusal.problem.detail
     status = 200 if refusal is None else refusal.problem.status
-    live = Live(kinds=KINDS, every_seconds=2.0) if crawl["state"] == "active" else Live(kinds=("crawl_",))
+    live = Live(kinds=KINDS, every_seconds=2.0) if is_active else Live(kinds=("crawl_",))
     return Page("crawls/detail.html", shown, document, status=status, live=live)
 
 
@@ -121,6 +127,13 @@ def troubled(hosts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Hosts that do not answer, and whether they are left alone now; not those that have and are asked again soon."""
     found = [each | {"is_left_alone": is_to_come(each["next_at"])} for each in hosts if each["trouble"]]
     return [each for each in found if each["is_left_alone"] or not each["counts"]["done"]]
+
+
+def held_by_the_dead(hosts: list[dict[str, Any]], shares: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Hosts that wait for the end of a lease, because whoever had it was killed; with the run's number."""
+    runs = msgspec.convert(shares, list[ShareDocument])
+    gone = [each for each in hosts if is_to_come(each["leased_until"]) and left_behind(each["holder"], runs)]
+    return [each | {"run_id": each["holder"].partition(":")[0]} for each in gone]
 
 
 def is_to_come(at: str | None) -> bool:
