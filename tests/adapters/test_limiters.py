@@ -7,8 +7,9 @@ import pytest
 from tests import servers
 from tests.contracts.test_limiter import Hands
 from tests.waiting import eventually
+from weft.adapters.brokers.resp import Address, Connection
 from weft.adapters.limiters.memory import MemoryLimiter
-from weft.adapters.limiters.redis import SILENT_SECONDS, RedisLimiter
+from weft.adapters.limiters.redis import PREFIX, SILENT_SECONDS, RedisLimiter
 from weft.crawl_ports import Rate
 
 
@@ -94,3 +95,35 @@ async def test_of_very_many_hosts_only_the_limits_asked_for_last_are_remembered_
     await limiter.reserve(["many:slow"])
     assert limiter._rates["many:slow"] == Rate(0.5)  # Redis knows it still
     await limiter.close()
+
+
+async def test_redis_forgets_the_limit_of_a_key_that_nobody_says_again_when_its_bucket_is_full(
+    redis_server: servers.Server,
+) -> None:
+    limiter, line = RedisLimiter(redis_server.url), await Connection.open(Address.parse(redis_server.url))
+    await limiter.set({"said:": Rate(2.0), "said:quick": Rate(5.0), "said:slow": Rate(0.0001)})
+    assert await line.call("HEXISTS", f"{PREFIX}rates", "said:") == 1
+    assert await line.call("TTL", f"{PREFIX}rates") == -1
+    for key, longest in (("said:quick", 7_201), ("said:slow", 17_200)):
+        assert await line.call("HEXISTS", f"{PREFIX}rates", key) == 0
+        assert longest - 60 <= await line.call("TTL", f"{PREFIX}rates:{key}") <= longest
+    await line.call("DEL", f"{PREFIX}rates:said:quick")
+    await limiter.reserve(["said:quick"])
+    assert limiter._rates["said:quick"] == Rate(2.0)  # as its kind
+    await line.close()
+    await limiter.close()
+
+
+async def test_a_server_that_has_forgotten_everything_is_told_again_what_each_key_allows() -> None:
+    with servers.redis() as server:
+        limiter = RedisLimiter(server.url, {"host:": Rate(50.0)})
+        await limiter.set({"host:slow": Rate(0.1)})
+        await limiter.reserve(["host:slow"])
+        line = await Connection.open(Address.parse(server.url))
+        await line.call("FLUSHALL")
+        await limiter.reserve(["host:other"])
+        limiter._rates.clear()
+        await limiter.reserve(["host:slow", "host:other"])
+        assert limiter._rates == {"host:slow": Rate(0.1), "host:other": Rate(50.0)}
+        await line.close()
+        await limiter.close()

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
 from weft.adapters.limiters.bucket import MICRO
-from weft.adapters.limiters.memory import MOST_KEPT, Clock, MemoryLimiter, monotonic, rate_of
+from weft.adapters.limiters.memory import FORGOTTEN_AFTER, MOST_KEPT, Clock, MemoryLimiter, monotonic, rate_of
 from weft.adapters.limiters.script import SCRIPT, SETTLE_SECONDS
 from weft.crawl_ports import Grant, Rate
 from weft.errors import LimiterDown, Misconfigured
@@ -60,13 +60,19 @@ class RedisLimiter:
         self._local: MemoryLimiter | None = None
         self._rates = dict(rates or {})
         self._wanted = dict(rates or {})
-        """What is said again to a server that may have forgotten it."""
+        self._told: dict[str, Rate] = {}
+        """Of single keys. Both are said again to a server that may have forgotten them."""
 
     async def set(self, rates: Mapping[str, Rate]) -> None:
         """Raises ``LimiterDown`` where Redis does not answer: a limit that is not set is no limit."""
-        if rates:
-            await self._send(_setting(rates))
-            self._remember(rates)
+        kinds = {key: rate for key, rate in rates.items() if key.endswith(":")}
+        single = {key: rate for key, rate in rates.items() if key not in kinds}
+        if kinds:
+            await self._send(_setting(kinds))
+        if single:
+            await self._tell(single)
+            self._told = _newest(self._told, single)
+        self._remember(rates)
 
     async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
         names = tuple(dict.fromkeys(keys))
@@ -140,14 +146,16 @@ class RedisLimiter:
         grant = await self._local.reserve(names, cost, longest_wait)
         return Grant(grant.granted, grant.wait_seconds, degraded=True, turns=grant.turns, epoch=LOCAL)
 
+    async def _tell(self, rates: Mapping[str, Rate]) -> None:
+        pairs = [word for rate in rates.values() for word in (_words(rate), str(_kept_for(rate)))]
+        await self._step("set", [f"{PREFIX}rates:{key}" for key in rates], *pairs)
+
     def _remember(self, rates: Mapping[str, Rate]) -> None:
         """What each key allows; of single keys only those that were asked for last, since a crawl has many hosts."""
-        for key, rate in rates.items():
-            self._rates.pop(key, None)
-            self._rates[key] = rate
-        if len(self._rates) > 2 * MOST_KEPT:
-            kinds = {key: rate for key, rate in self._rates.items() if key.endswith(":")}
-            self._rates = kinds | dict(islice(self._rates.items(), len(self._rates) - MOST_KEPT, None))
+        newest = _newest(self._rates, rates)
+        if newest is not self._rates:
+            newest |= {key: rate for key, rate in self._rates.items() if key.endswith(":")}
+        self._rates = newest
 
     def _rest_after_return(self, names: Sequence[str]) -> float:
         """Seconds until one full delay has passed since Redis came back."""
@@ -162,14 +170,20 @@ class RedisLimiter:
         """Take one step of the script; what it says of the epoch and of the others is remembered."""
         reply = await self._send(self._command(op, places, arguments))
         before, self._epoch, self._known = self._epoch, reply[2].decode(), reply[3]
-        if before and before != self._epoch and self._wanted:
-            await self._send(_setting(self._wanted))
+        if before and before != self._epoch:
+            await self._say_again()
         if self._away:
             log.info("the limiter answers again")
             self._away, self._local, self._back_at = False, None, monotonic()
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat())
         return reply
+
+    async def _say_again(self) -> None:
+        if self._wanted:
+            await self._send(_setting(self._wanted))
+        if self._told:
+            await self._tell(self._told)
 
     def _command(self, op: str, places: Sequence[str], arguments: Sequence[str]) -> Command:
         keys = [PREFIX + "epoch", PREFIX + "rates", PREFIX + "members", *places]
@@ -258,6 +272,19 @@ def _run_id(info: bytes) -> str:
 
 def _setting(rates: Mapping[str, Rate]) -> Command:
     return ("HSET", PREFIX + "rates", *(word for key, rate in rates.items() for word in (key, _words(rate))))
+
+
+def _newest(known: dict[str, Rate], said: Mapping[str, Rate]) -> dict[str, Rate]:
+    """What is known with what was said now, which comes last; of very many only the last are kept."""
+    for key, rate in said.items():
+        known.pop(key, None)
+        known[key] = rate
+    return known if len(known) <= 2 * MOST_KEPT else dict(islice(known.items(), len(known) - MOST_KEPT, None))
+
+
+def _kept_for(rate: Rate) -> int:
+    """Milliseconds until the limit of a single key is forgotten that nobody says again; by then its bucket is full."""
+    return round(2 * FORGOTTEN_AFTER / 1_000 + rate.burst / rate.per_second * 1_000)
 
 
 def _words(rate: Rate) -> str:

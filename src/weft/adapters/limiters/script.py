@@ -47,7 +47,8 @@ local function members()
 end
 
 local function limits(key)
-  local words = redis.call('HGET', rates_key, key)
+  local words = redis.call('GET', rates_key .. ':' .. key)
+  if not words then words = redis.call('HGET', rates_key, key) end
   if not words then words = redis.call('HGET', rates_key, string.match(key, '^[^:]*') .. ':') end
   if not words then return 1, 1, 0, '1 1 0' end
   local rate, burst, at_once = string.match(words, '(%S+) (%S+) (%S+)')
@@ -152,6 +153,11 @@ end
 
 if op == 'leave' then
   redis.call('ZREM', members_key, ARGV[7])
+  return { 1, 0, epoch, all }
+end
+
+if op == 'set' then
+  for place = 4, #KEYS do redis.call('SET', KEYS[place], ARGV[place * 2 - 1], 'PX', ARGV[place * 2]) end
   return { 1, 0, epoch, all }
 end
 
