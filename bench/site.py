@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import uvloop
 
@@ -129,9 +130,9 @@ class Shop(asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._host = transport.get_extra_info("sockname")[0]
-        self._server.open.add(transport)
+        self._server.open.add(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.open.discard(self._transport)
@@ -165,7 +166,7 @@ class SiteServer:
     def __init__(self, site: Site, *, latencies: tuple[float, float] = (0.0, 0.0), robots: bytes | None = None) -> None:
         self.site, self._latencies, self._robots = site, latencies, robots
         self.log: list[tuple[float, str, str]] = []
-        self.open: set[asyncio.BaseTransport] = set()
+        self.open: set[asyncio.Transport] = set()
         self._answers: dict[tuple[str, str], bytes] = {}
         self._hosts = {address: number for number, address in enumerate(site.addresses)}
         self._chance = random.Random(7)

@@ -59,7 +59,7 @@ def when_uncommitted() -> None:
         deploy(*arguments, **named)
         die()
 
-    Projects._deploy = work  # type: ignore[method-assign, assignment]
+    Projects._deploy = work  # type: ignore[method-assign]
 
 
 def when_committed() -> None:
@@ -76,5 +76,5 @@ def when_committed() -> None:
         done = await transact(*arguments, **named)
         return die() if begun else done
 
-    Projects._deploy = work  # type: ignore[method-assign, assignment]
+    Projects._deploy = work  # type: ignore[method-assign]
     Database.transact = commit  # type: ignore[method-assign]

@@ -154,7 +154,7 @@ def leave_them() -> None:
     """Red control: spiders do not die with their worker, and the next one does not look for them."""
     import weft.cli.worker
     from weft.adapters.executors import _process
-    from weft.adapters.executors._zygotes import Unready
+    from weft.adapters.executors._zygote import Unready
     from weft.adapters.executors.spider import SpiderExecutor
 
     async def forked(*_: object) -> None:

@@ -169,14 +169,15 @@ def stored_pages(tx: Transaction) -> list[str]:
 
 def give_once() -> None:
     """Red control: what is given out is done at once, so that nobody gets it again when its holder dies."""
-    from weft.crawl_ports import Turn, Turned
+    from weft.crawl_ports import HostLease, Kept, Turn, Turned
     from weft.crawls.sql_frontier import SqlFrontier
 
     given_by = SqlFrontier.turn
 
     async def turn(self: SqlFrontier, crawl: int, holder: str, turn: Turn) -> Turned:
         turned = await given_by(self, crawl, holder, turn)
-        keys = [url.key for lease in (*turned.leases, *turned.kept) for url in lease.urls]
+        given: list[HostLease | Kept] = [*turned.leases, *turned.kept]
+        keys = [url.key for each in given for url in each.urls]
         urls = schema.urls
         popped = update(urls).where(urls.c.crawl_id == crawl, urls.c.key.in_(keys)).values(state="done", line=None)
         await self._db.transact(lambda tx: tx.execute(popped))

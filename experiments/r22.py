@@ -267,4 +267,4 @@ def look_away() -> None:
     Traps.refuses = lambda self, url: None  # type: ignore[method-assign]
     Traps.saw = lambda self, url, page: None  # type: ignore[method-assign]
     Traps.trap_of = lambda self, url: None  # type: ignore[method-assign]
-    visits.Carried = lambda hops=0, *rest, **named: Carried(0, *rest, **named)  # type: ignore[assignment]
+    visits.Carried = lambda hops=0, *rest, **named: Carried(0, *rest, **named)  # type: ignore[attr-defined, assignment]

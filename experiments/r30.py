@@ -100,8 +100,8 @@ class Scene:
 
     def tenant(self, name: str, project: str, rate: float, *, what: str = "submit", **flags: Any) -> Role:
         """Start a process that submits runs of a project, or reads, at a rate."""
-        words = {"address": f"127.0.0.1:{self._cluster.ports['serve']}", "name": name, "project": project}
-        words |= {"rate": rate, "figures": self._figures_of(name)} | flags
+        words: dict[str, Any] = {"address": f"127.0.0.1:{self._cluster.ports['serve']}", "name": name}
+        words |= {"project": project, "rate": rate, "figures": self._figures_of(name)} | flags
         if what == "submit":
             words |= {"sleep": RUN_SECONDS, "history": history_of(self._cluster, name)}
         command = ["experiments.tenant", what, *(f"--{word}={value}" for word, value in words.items())]
@@ -265,6 +265,6 @@ def without_limits() -> None:
 
     take_rates, take_places = Rates.__init__, Places.__init__
 
-    Rates.__init__ = lambda self, *_: take_rates(self, 0.0)  # type: ignore[method-assign, misc, assignment]
-    Places.__init__ = lambda self, _, *more: take_places(self, 0, *more)  # type: ignore[method-assign, misc, assignment]
-    Runs._check_bounds = lambda *_: None  # type: ignore[method-assign, misc, assignment]
+    Rates.__init__ = lambda self, *_: take_rates(self, 0.0)  # type: ignore[method-assign]
+    Places.__init__ = lambda self, _, *more: take_places(self, 0, *more)  # type: ignore[method-assign]
+    Runs._check_bounds = lambda *_: None  # type: ignore[method-assign]

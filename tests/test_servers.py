@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,7 +33,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.fixture(params=["postgres_server", "mariadb_server"])
 def database_server(request: pytest.FixtureRequest) -> Server:
-    return request.getfixturevalue(request.param)
+    server: Server = request.getfixturevalue(request.param)
+    return server
 
 
 async def test_data_outlive_a_kill_that_leaves_no_process_behind(server: Server) -> None:
@@ -128,7 +129,7 @@ def setting_of(server: Server, name: str) -> str:
     with psycopg.connect(server.url) as connection:
         row = connection.execute("SELECT current_setting(%s)", [name]).fetchone()
     assert row
-    return row[0]
+    return str(row[0])
 
 
 async def write_postgresql(url: str) -> None:
@@ -190,13 +191,13 @@ async def read_rabbitmq(url: str) -> str:
     return bytes(message.body).decode()
 
 
-WRITE: dict[str, Callable] = {
+WRITE: dict[str, Callable[[str], Awaitable[None]]] = {
     "postgresql": write_postgresql,
     "mariadb": write_mariadb,
     "redis": write_redis,
     "rabbitmq": write_rabbitmq,
 }
-READ: dict[str, Callable] = {
+READ: dict[str, Callable[[str], Awaitable[str]]] = {
     "postgresql": read_postgresql,
     "mariadb": read_mariadb,
     "redis": read_redis,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_what_was_sealed_about_one_thing_is_not_opened_as_another(file: Path) ->
 @pytest.mark.parametrize("part", [1, 2])
 def test_a_changed_byte_is_noticed(file: Path, part: int) -> None:
     sealer = Sealer(file)
-    sealed = list(sealer.seal(b"canary"))
+    sealed: list[Any] = list(sealer.seal(b"canary"))
     sealed[part] = sealed[part][:-1] + bytes([sealed[part][-1] ^ 1])
     with pytest.raises(Unopened):
         sealer.unseal(*sealed)

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 import aiormq
 import psycopg
@@ -96,15 +97,16 @@ async def test_hints_are_kept_in_a_quorum_queue(rabbitmq_server: Server) -> None
     await broker.ring({queue: 1})
     connection = await aiormq.connect(rabbitmq_server.url)
     channel = await connection.channel()
+    classic: dict[str, Any] = amqp.CLASSIC
     with pytest.raises(ChannelPreconditionFailed, match="quorum"):
-        await channel.queue_declare(amqp.server_name(queue), durable=True, arguments=amqp.CLASSIC)
+        await channel.queue_declare(amqp.server_name(queue), durable=True, arguments=classic)
     await connection.close()
     await broker.close()
 
 
 @pytest.mark.parametrize("arguments", [amqp.CLASSIC, {}], ids=["as a server without quorum queues has it", "bare"])
 async def test_a_queue_that_is_there_in_another_shape_is_used_as_it_is(
-    rabbitmq_server: Server, arguments: dict[str, str]
+    rabbitmq_server: Server, arguments: dict[str, Any]
 ) -> None:
     queue = uuid.uuid4().hex
     connection = await aiormq.connect(rabbitmq_server.url)

@@ -56,6 +56,7 @@ async def put_raw(url: str, queue: str, properties: bytes, body: bytes) -> None:
     """Publish with properties that no careful sender would write."""
     connection = await aiormq.connect(url)
     channel = await connection.channel(publisher_confirms=False)
+    assert isinstance(channel, aiormq.Channel)
     await channel.queue_declare(queue, durable=True)
     content = struct.pack(">HxxQ", spec.Basic.frame_id, len(body)) + properties
     header = struct.pack(">BHI", 2, channel.number, len(content)) + content + b"\xce"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from weft.adapters.executors.spider import SpiderExecutor
 from weft.errors import Invalid
 from weft.ports import Ended, ReadyCode
 
-Run = Callable[..., Awaitable[Ended]]
+Run = Callable[..., Coroutine[Any, Any, Ended]]
 
 
 @pytest.fixture(scope="module")

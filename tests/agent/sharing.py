@@ -60,7 +60,8 @@ class Shared:
         """Start a run of the spider in a process of its own."""
         order["settings"] = {**QUICK, **order.get("settings", {})}
         folder = write_order(self._home / name, self._code, spider, **{"frontier": True, **order})
-        await self._closing.enter_async_context(piped(Holder(self, name), folder))
+        desk: Any = Holder(self, name)
+        await self._closing.enter_async_context(piped(desk, folder))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(AGENT), "run", str(folder)),
             stdout=asyncio.subprocess.PIPE,

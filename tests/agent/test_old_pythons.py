@@ -18,7 +18,8 @@ BESIDE_SCRAPY = {"scrapy", "twisted", "itemadapter"}
 
 @pytest.fixture(params=FILES, ids=lambda file: file.name)
 def tree(request: pytest.FixtureRequest) -> ast.Module:
-    return ast.parse(request.param.read_text(), feature_version=OLDEST)
+    file: Path = request.param
+    return ast.parse(file.read_text(), feature_version=OLDEST)
 
 
 def test_a_file_of_the_agent_can_be_parsed_by_the_oldest_python(tree: ast.Module) -> None:

@@ -38,12 +38,14 @@ class Walker(Spider):
 
 SPIDER = Walker()
 
+ODD: dict[Any, Any] = {"$odd": 1, 5: ("a", b"b", {1, 2}), "when": datetime(2026, 1, 1, tzinfo=UTC)}
+
 REQUESTS = [
     Request("http://a.example/"),
     Request("http://a.example/", SPIDER.parse_thing, errback=SPIDER.failed, priority=-3, dont_filter=True),
     Request("http://a.example/", method="PUT", body=b"\x00\xff text", headers={"X-Two": ["1", "é"]}, encoding="cp1252"),
     Request("http://a.example/", cookies=[{"name": "a", "value": "b"}], flags=["seen"]),
-    Request("http://a.example/", meta={"$odd": 1, 5: ("a", b"b", {1, 2}), "when": datetime(2026, 1, 1, tzinfo=UTC)}),
+    Request("http://a.example/", meta=ODD),
     Request("http://a.example/", cb_kwargs={"thing": Thing(name="cup"), "way": Way((1, 2)), "cost": Decimal("1.50")}),
     FormRequest("http://a.example/", formdata={"a": "b"}, meta={"depth": 2, "half": "\ud800"}),
     JsonRequest("http://a.example/", data={"a": [1, None]}, dumps_kwargs={"sort_keys": True}),
@@ -66,7 +68,7 @@ def test_a_plain_request_needs_no_text() -> None:
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        (Request("http://a.example/", lambda response: None), "<lambda> is no method of the spider"),
+        (Request("http://a.example/", lambda response, *_, **__: None), "<lambda> is no method of the spider"),
         (Request("http://a.example/", Walker().parse_thing), "parse_thing is no method of the spider"),
         (Request("http://a.example/", meta={"spider": SPIDER}), "a Walker cannot be written as JSON"),
         (Request("http://a.example/", meta={"size": float("nan")}), "Out of range float"),

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -107,7 +108,7 @@ def fetched(*runs: object) -> list[int]:
 
 
 async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared, site: Site) -> None:
-    order = {"args": {"url": site.url(0)}, "settings": {"DOWNLOAD_DELAY": 0.1, "FRONTIER_HOSTS": 2}}
+    order: dict[str, Any] = {"args": {"url": site.url(0)}, "settings": {"DOWNLOAD_DELAY": 0.1, "FRONTIER_HOSTS": 2}}
     site.open.clear()
     running = asyncio.gather(sharing.run("one", **order), sharing.run("two", **order))
     await eventually(lambda: sharing.holders == {"one", "two"})
@@ -128,7 +129,7 @@ async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared,
 async def test_a_run_that_holds_every_host_gives_some_to_one_that_has_none(sharing: Shared, site: Site) -> None:
     site.children = PAGES
     pace = {"FRONTIER_HOSTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_DELAY": 0.2}
-    order = {"args": {"url": site.url(0)}, "settings": pace}
+    order: dict[str, Any] = {"args": {"url": site.url(0)}, "settings": pace}
     first, process = await sharing.begin("first", **order)
     await eventually(lambda: len(site.asked) > 4)
     site.open.clear()
@@ -146,7 +147,7 @@ async def test_a_run_that_holds_every_host_gives_some_to_one_that_has_none(shari
 
 
 async def test_a_run_that_is_killed_loses_nothing(sharing: Shared, site: Site) -> None:
-    order = {"args": {"url": site.url(0)}, "settings": {"FRONTIER_LEASE_SECONDS": 1.0}}
+    order: dict[str, Any] = {"args": {"url": site.url(0)}, "settings": {"FRONTIER_LEASE_SECONDS": 1.0}}
     site.open.clear()
     killed, process = await sharing.begin("killed", **order)
     await eventually(lambda: site.asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from scrapy import Spider
@@ -13,6 +13,7 @@ from weft.agent.order import Order
 from weft.agent.sharing import SCHEDULER, NoFrontier, Sharing
 
 POLITE, QUICK = (1.0, 1), (0.0, 8)
+EIGHT_AT_ONCE: dict[str, Any] = {"CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
 
 class Silent(Spider):
@@ -21,7 +22,7 @@ class Silent(Spider):
 
 class Paced(Spider):
     name = "paced"
-    custom_settings: ClassVar = {"CONCURRENT_REQUESTS_PER_DOMAIN": 8}
+    custom_settings = EIGHT_AT_ONCE
 
 
 class Slowed(Spider):

@@ -48,7 +48,7 @@ async def test_nothing_is_changed_for_a_page_elsewhere(admin: Visitor, origin: s
     for each in CHANGING:
         for caller in (person.call, admin.call):
             headers = {"Origin": origin} if caller == person.call else {"headers": {"Origin": origin}}
-            answer = await caller(each.method, address(each), body_of(each), **headers)  # type: ignore[arg-type]
+            answer = await caller(each.method, address(each), body_of(each), **headers)
             assert (answer.status, "a page of" in answer.json["detail"]) == (403, True), each.name
     assert (await person.log_in(PASSWORD)).status == 201
 

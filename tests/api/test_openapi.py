@@ -27,7 +27,8 @@ REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "api.md
 
 @pytest.fixture(params=EVERY, ids=lambda each: each.name)
 def operation(request: pytest.FixtureRequest) -> Operation:
-    return request.param
+    operation: Operation = request.param
+    return operation
 
 
 def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation) -> None:

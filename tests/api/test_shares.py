@@ -117,7 +117,7 @@ async def test_a_link_shows_no_more_than_its_maker_may_see(app: App) -> None:
             await app.shares.caller(token)
         await app.users.grant("ada", {"shop": Role.VIEWER})
     await app.users.activate("ada")
-    assert (await app.shares.caller(token)).projects(Role.VIEWER) == {"shop"}
+    assert (await app.shares.caller(token)).projects(Role.VIEWER) == frozenset({"shop"})
 
 
 async def test_only_who_administers_a_project_makes_sees_and_revokes_its_links(admin: Visitor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.access.acting import PASSWORD
@@ -88,7 +90,8 @@ async def test_other_grants_and_another_password_end_the_sessions(admin: Visitor
 
 async def test_the_last_admin_stays_one(admin: Visitor) -> None:
     await Person.new(admin, "ada", {EVERYWHERE: Role.ADMIN})
-    for change in ({"active": False}, {"grants": {}}):
+    changes: list[dict[str, Any]] = [{"active": False}, {"grants": {}}]
+    for change in changes:
         assert (await admin.call("PATCH", "/v1/users/ada", change)).status == 409
 
 

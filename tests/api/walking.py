@@ -143,7 +143,9 @@ async def a_delivery(app: App, project: str) -> Values:
             .limit(1)
         )
         row = {"webhook_id": made["webhook_id"], "event_id": event_id, "state": "given_up", "tries": 1, "created_at": 1}
-        return int(tx.execute(insert(schema.deliveries).values(row)).inserted_primary_key[0])
+        key = tx.execute(insert(schema.deliveries).values(row)).inserted_primary_key
+        assert key is not None
+        return int(key[0])
 
     return made | {"delivery_id": await app.db.transact(work)}
 
@@ -167,7 +169,7 @@ async def items_of_a_run(app: App, project: str) -> Values:
     return {"run_id": run_id, "name": name, "thing_id": thing.id, "attempt": lease.attempt, "seq": 1}
 
 
-async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[object]]:
+async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[str]]:
     """Every row of every table, but for when a key was last used: that is written down by looking."""
     tables = [each for each in schema.metadata.sorted_tables if each.name not in ("api_keys", *but)]
     keys = select(*(each for each in schema.api_keys.columns if each.name != "last_used_at"))
@@ -203,8 +205,8 @@ async def a_letter(app: App, project: str) -> Values:
     """One that is an order of a spider that is there."""
     await a_version(app, project, "99", at=2)
     order = {"task_id": f"order-{next(_number)}", "project": project, "spider": "prices"}
-    kept = {"source": "rabbitmq scraper_tasks", "message_id": order["task_id"], "project": project, "headers": {}}
-    kept |= {"body": msgspec.json.encode(order), "reason": "the test wants it so", "at": 1}
+    kept: dict[str, Any] = {"source": "rabbitmq scraper_tasks", "message_id": order["task_id"], "project": project}
+    kept |= {"headers": {}, "body": msgspec.json.encode(order), "reason": "the test wants it so", "at": 1}
     return {"letter_id": await app.db.transact(lambda tx: letter_store.keep(tx, **kept))}
 
 

@@ -47,7 +47,7 @@ def test_that_trouble_lasts_is_worth_a_line_where_it_says_until_when(monkeypatch
 
 
 def share(**fields: Any) -> Share:
-    usual = {"run_id": 7, "state": "running", "worker": "w1", "attempt": 2}
+    usual: dict[str, Any] = {"run_id": 7, "state": "running", "worker": "w1", "attempt": 2}
     nothing = {"started_at": None, "finished_at": None, "outcome": None, "reason": None}
     return Share(**usual | nothing | fields)
 

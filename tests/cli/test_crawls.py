@@ -14,7 +14,7 @@ from weft.app import App
 from weft.items.drift import Mark
 
 TEA, COFFEE = {"name": "tea"}, {"name": "coffee"}
-STATS = {"response_received_count": 7, "log_count/ERROR": 1}
+STATS: dict[str, Any] = {"response_received_count": 7, "log_count/ERROR": 1}
 FOLLOW = ("runs", "log", "1", "--follow")
 
 
@@ -70,10 +70,10 @@ def test_what_was_unusual_is_told(shell: Shell) -> None:
     text = "1 items; the last 3 runs had 36"
 
     async def mark(app: App) -> None:
-        from weft.items import comparer
+        from weft.items import compare_store, comparer
 
         drift = comparer._text({"marks": [Mark("items", text)]})
-        await app.db.transact(lambda tx: comparer.store.compared(tx, 1, 1, None, drift))
+        await app.db.transact(lambda tx: compare_store.compared(tx, 1, 1, None, drift))
 
     shell.act(mark)
     assert told(shell)[-1] == f"unusual: {text}"

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.commanding import Answer, Hand, Shell
 from weft.app import App, open_app
 from weft.cli import doctor
-from weft.cli.doctor import Finding
+from weft.cli.findings import Finding
 from weft.clock import now, seconds
 from weft.config import Config
 from weft.db.schema import VERSION

@@ -1,6 +1,7 @@
 """``weft runs log`` and ``wait``: staying with a run."""
 
 import json
+from io import TextIOWrapper
 
 from tests.cli.commanding import Hand, Shell, ended_run, on_a_terminal
 from weft.app import App
@@ -45,7 +46,7 @@ def test_a_raw_log_is_printed_byte_by_byte(shell: Shell) -> None:
     data = b"\x1b[31mred\x1b[0m\r\n\xff\x00"
     shell.act(ended_run(log=data))
     process = shell.start("runs", "log", "1", "--raw")
-    assert process.stdout is not None
+    assert isinstance(process.stdout, TextIOWrapper)
     assert process.stdout.buffer.read() == data
     process.communicate()
 

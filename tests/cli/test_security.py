@@ -30,6 +30,7 @@ from weft.api.callers import Callers
 from weft.api.door import open_server
 from weft.api.guards import Hosts
 from weft.api.operation import Operation
+from weft.api.problems import problem_of
 from weft.api.rates import Rates
 from weft.api.v1 import session
 from weft.app import App, open_app
@@ -103,7 +104,7 @@ def test_the_command_tells_people_and_programs_the_same(shell: Shell, monkeypatc
     shell.apply("{}")
     shell.folder.chmod(0o755)
     people = shell("doctor", "--security")
-    told = dict(reversed(line.split()[:2]) for line in people.lines[1:])
+    told = {name: outcome for outcome, name in (line.split()[:2] for line in people.lines[1:])}
     assert people.code == 1
     assert told == dict.fromkeys(NAMES, "pass") | {"C40": "fail"}
     assert f"{shell.folder} has mode 755" in people.out
@@ -113,22 +114,22 @@ def test_the_command_tells_people_and_programs_the_same(shell: Shell, monkeypatc
     assert {each["check"]: each["ok"] for each in programs.document} == dict.fromkeys(NAMES, True)
 
 
-FILES: dict[str, tuple[str, Callable[[Path], None], str]] = {
+FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "an open data directory": ("C40", lambda folder: folder.chmod(0o750), "data has mode 750"),
     "an open database": ("C40", lambda folder: (folder / "weft.db").chmod(0o644), "weft.db has mode 644"),
     "an open key file": ("C03", lambda folder: (folder / "keys").chmod(0o640), "keys has mode 640"),
     "a known key": (
         "C03",
-        lambda folder: (folder / "keys").write_text("changeme\n") and None,
+        lambda folder: (folder / "keys").write_text("changeme\n"),
         "it is known to everybody",
     ),
-    "a short key": ("C03", lambda folder: (folder / "keys").write_text("0123abcd\n") and None, "fewer than 32"),
+    "a short key": ("C03", lambda folder: (folder / "keys").write_text("0123abcd\n"), "fewer than 32"),
 }
 
 
 @pytest.mark.parametrize(("name", "harm", "words"), FILES.values(), ids=FILES)
 async def test_a_file_that_is_not_as_it_should_be_is_seen(
-    sound: Config, name: str, harm: Callable[[Path], None], words: str
+    sound: Config, name: str, harm: Callable[[Path], object], words: str
 ) -> None:
     harm(sound.folder)
     finding = await found(sound, name)
@@ -191,10 +192,10 @@ async def test_a_row_that_is_not_as_it_should_be_is_seen(
 
 async def test_an_entry_of_the_audit_log_that_was_changed_is_named(sound: Config) -> None:
     app = await open_app(sound)
-    (trigger,) = await app.db.read(
+    trigger = await app.db.read(
         lambda tx: tx.connection.exec_driver_sql(
             "SELECT sql FROM sqlite_master WHERE name = 'audit_no_update'"
-        ).fetchone()
+        ).scalar_one()
     )
     await app.close()
     for statement in ("DROP TRIGGER audit_no_update", "UPDATE audit SET actor = 'user:eve' WHERE id = 1", trigger):
@@ -227,10 +228,8 @@ def blind_to_signatures(patch: Patch) -> None:
 
 
 def a_fault_that_tells(patch: Patch) -> None:
-    known = gateway.problem_of
-
     def telling(error: Exception, request_id: str) -> Any:
-        problem, headers = known(error, request_id)
+        problem, headers = problem_of(error, request_id)
         return type(problem)(
             **{**{f: getattr(problem, f) for f in problem.__struct_fields__}, "detail": "Traceback"}
         ), headers

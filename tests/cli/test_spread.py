@@ -11,7 +11,8 @@ from weft.projects.packing import pack
 
 def test_a_spider_is_spread_over_runs_that_share_a_frontier_once_a_key(shell: Shell, tmp_path: Path) -> None:
     archive = tmp_path / "shop.zip"
-    pack(project(tmp_path / "code"), archive)
+    with archive.open("wb") as file:
+        pack(project(tmp_path / "code"), file)
     shell.act(lambda app: app.projects.deploy("shop", archive, "1"))
 
     first = shell("--json", "run", "things", "--spread", "3", "--key", "nightly")

@@ -36,7 +36,7 @@ async def app(request: pytest.FixtureRequest, another_app: OpenApp) -> AsyncIter
         if request.param == "remote":
             address = await stack.enter_async_context(gateway(made))
             speaker = await stack.enter_async_context(Speaker(made, address))
-            made = replace(made, protocol=speaker)  # type: ignore[type-var]
+            made = replace(made, protocol=speaker)  # type: ignore[arg-type]
         yield made
 
 

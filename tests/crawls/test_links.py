@@ -51,7 +51,8 @@ def test_what_a_link_means_on_one_page_is_not_taken_for_what_it_means_on_another
 )
 def test_no_address_is_passed_over_and_few_are_taken_again(pages: list[tuple[str, list[str], bool]], room: int) -> None:
     """Some pages are not followed; what they link to may be new on the next page."""
-    links, taken = Links(USUAL, room), set()
+    links = Links(USUAL, room)
+    taken: set[str] = set()
     for base, hrefs, is_followed in pages:
         leads = links.lead(base, hrefs)
         if is_followed:

@@ -149,7 +149,8 @@ async def test_a_page_with_more_links_than_one_question_holds_is_told_in_pieces_
 
     async def turn(crawl: int, holder: str, turn: Turn) -> Turned:
         turns.append(len(turn.found))
-        return await taken(crawl, holder, turn)
+        turned: Turned = await taken(crawl, holder, turn)
+        return turned
 
     monkeypatch.setattr(scene.clerk.frontier, "turn", turn)
     assert (await scene.crawl()).reason == "finished"

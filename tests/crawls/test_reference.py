@@ -12,7 +12,7 @@ from weft import crawl_spec
 from weft.crawls.reasons import REASONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "crawls.md").read_text()
-PARTS = {
+PARTS: dict[str, type[msgspec.Struct]] = {
     "The crawl": crawl_spec.CrawlSpec,
     "scope": crawl_spec.Scope,
     "budget": crawl_spec.Budget,

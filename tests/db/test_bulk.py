@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ async def test_nothing_to_change_changes_nothing(db: Database) -> None:
 
 async def test_a_missing_row_is_inserted_and_a_known_one_left_alone(db: Database) -> None:
     for at in (1, 2):
-        await db.transact(lambda tx, at=at: insert_missing(tx, schema.events, event_row(1, at=at)))
+        await db.transact(partial(insert_missing, table=schema.events, row=event_row(1, at=at)))
     assert [row["at"] for row in await kept(db)] == [1]
 
 

@@ -17,7 +17,7 @@ from tests.db.acting import event_row, numbers, write, write_next
 from tests.waiting import PATIENCE_SECONDS
 from weft.db import schema
 from weft.db.bulk import reserve_ids
-from weft.db.database import Database, Transaction, open_database
+from weft.db.database import Database, Transaction, Unit, open_database
 from weft.errors import DatabaseDown, Invalid
 
 ROOT = Path(__file__).parent.parent.parent
@@ -132,8 +132,8 @@ async def test_a_read_leaves_nothing_behind(db: Database) -> None:
 
 
 async def test_reserved_ids_are_never_given_twice(db: Database, other: Database) -> None:
-    def reserve(count: int) -> list[int]:
-        return lambda tx: list(reserve_ids(tx, schema.run_ids, count))  # type: ignore[return-value]
+    def reserve(count: int) -> Unit[list[int]]:
+        return lambda tx: list(reserve_ids(tx, schema.run_ids, count))
 
     batches = await asyncio.gather(*((db, other)[n % 2].transact(reserve(n % 7)) for n in range(60)))
     assert [len(batch) for batch in batches] == [n % 7 for n in range(60)]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from tests.conftest import OpenApp
 from weft.app import App
-from weft.db.database import Transaction
+from weft.db.database import Transaction, Unit
 from weft.errors import NotFound
 
 
 async def test_many_at_once_get_each_its_own_answer(app: App) -> None:
-    def look(number: int) -> object:
+    def look(number: int) -> Unit[Any]:
         return lambda tx: tx.value(text("SELECT 1 * :number"), {"number": number})
 
-    found = await asyncio.gather(*(app.db.glance(look(number)) for number in range(200)))  # type: ignore[arg-type]
+    found = await asyncio.gather(*(app.db.glance(look(number)) for number in range(200)))
     assert [int(each) for each in found] == list(range(200))
 
 

@@ -12,7 +12,7 @@ from tests import servers
 from tests.db.acting import numbers, write
 from tests.waiting import PATIENCE_SECONDS
 from weft.db import schema
-from weft.db.database import Database, Transaction, open_database
+from weft.db.database import Database, Transaction, Unit, open_database
 from weft.db.migrate import migrate
 from weft.errors import DatabaseDown, Invalid
 
@@ -57,7 +57,7 @@ async def test_a_deadlock_is_run_again_and_both_are_kept(db: Database, other: Da
 async def test_a_lost_race_for_a_key_is_run_again(db: Database, other: Database) -> None:
     meet = threading.Barrier(2)
 
-    def unless_there(tries: list[int]) -> object:
+    def unless_there(tries: list[int]) -> Unit[bool]:
         def work(tx: Transaction) -> bool:
             tries.append(1)
             found = tx.value(select(schema.events.c.id).where(schema.events.c.id == 1))
@@ -69,7 +69,7 @@ async def test_a_lost_race_for_a_key_is_run_again(db: Database, other: Database)
 
         return work
 
-    written = await asyncio.gather(db.transact(unless_there([])), other.transact(unless_there([])))  # type: ignore[arg-type]
+    written = await asyncio.gather(db.transact(unless_there([])), other.transact(unless_there([])))
     assert sorted(written) == [False, True]
 
 

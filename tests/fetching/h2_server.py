@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -36,7 +36,8 @@ class Speaker(asyncio.Protocol):
         try:
             for event in self.h2.receive_data(data):
                 if isinstance(event, RequestReceived):
-                    self._paths[event.stream_id] = dict(event.headers)[":path"]
+                    headers: Any = event.headers  # h2 calls them bytes, which they are not with a header_encoding
+                    self._paths[event.stream_id] = dict(headers)[":path"]
                 elif isinstance(event, StreamEnded):
                     path = self._paths[event.stream_id]
                     self._server.requests.append(path)

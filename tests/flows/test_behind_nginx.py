@@ -201,7 +201,8 @@ async def test_clients_and_workers_go_on_when_a_gateway_is_killed(scene: Scene, 
     _, token = await scene.app.keys.create("join", {}, by="test", kind="join")
     options = ("--connect", scene.nginx.url, "--ca-file", str(scene.certificate), "--name", "far", "--token", token)
     with weft_process(tmp_path, "worker", *options, "--data-dir", str(tmp_path / "far")):
-        heard, made = [], [await scene.submit() for _ in range(10)]
+        heard: list[int] = []
+        made = [await scene.submit() for _ in range(10)]
         await eventually(lambda: _ended(scene, made[:3]), 60)
         async with scene.listening() as ear:
             last_id = ear.last_id

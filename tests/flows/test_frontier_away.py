@@ -35,8 +35,16 @@ async def redis() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def weft(redis: Server, tmp_path: Path) -> AsyncIterator[App]:
-    told = {"frontier": redis.url, "crawl_contact": "crawl@weft.example", "allowed_networks": "127.0.0.0/8"}
-    app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, **told))
+    app = await open_app(
+        Config(
+            data_dir=str(tmp_path / "data"),
+            port=0,
+            heartbeat_seconds=0.1,
+            frontier=redis.url,
+            crawl_contact="crawl@weft.example",
+            allowed_networks="127.0.0.0/8",
+        )
+    )
     async with working(app):
         yield app
 

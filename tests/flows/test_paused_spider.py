@@ -38,7 +38,8 @@ class Pages(scrapy.Spider):
 async def weft(tmp_path: Path) -> AsyncIterator[App]:
     app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1))
     archive = tmp_path / "shop.zip"
-    pack(project(tmp_path / "code", spiders=SPIDERS), archive)
+    with archive.open("wb") as file:
+        pack(project(tmp_path / "code", spiders=SPIDERS), file)
     await app.projects.deploy("shop", archive, "1")
     async with working(app):
         yield app

@@ -25,8 +25,16 @@ async def weft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     frontier = ""
     if request.param == "redis":
         frontier = f"{request.getfixturevalue('redis_server').url}?prefix=weft-{uuid.uuid4().hex}:"
-    told = {"frontier": frontier, "crawl_contact": "crawl@weft.example", "allowed_networks": "127.0.0.0/8"}
-    app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1, **told))
+    app = await open_app(
+        Config(
+            data_dir=str(tmp_path / "data"),
+            port=0,
+            heartbeat_seconds=0.1,
+            frontier=frontier,
+            crawl_contact="crawl@weft.example",
+            allowed_networks="127.0.0.0/8",
+        )
+    )
     async with working(app):
         yield app
 

@@ -144,8 +144,9 @@ def test_any_values_are_an_order_or_refused(fields: dict[str, Any]) -> None:
     ("field", "value"), [("reply_to", "r" * 251), ("reply_to", "é" * 126), ("correlation_id", "a\nb")]
 )
 def test_a_sender_that_could_not_be_told_is_refused(field: str, value: str) -> None:
+    fields: dict[str, Any] = {field: value}
     with pytest.raises(Invalid, match=field):
-        check_address(message(**{field: value}))
+        check_address(message(**fields))
 
 
 def test_a_correlation_id_that_a_run_cannot_have_stays_with_the_reply() -> None:

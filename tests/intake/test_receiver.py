@@ -27,7 +27,7 @@ from weft.errors import InboxDown
 from weft.intake.letter import Wanted
 from weft.intake.receiver import Receiver
 from weft.intake.replying import Replier
-from weft.ports import Reply
+from weft.ports import Message, Reply
 from weft.tasks.model import ProjectSettings
 
 pytestmark = on_sqlite
@@ -224,7 +224,7 @@ async def test_a_reply_that_could_not_be_sent_is_sent_when_the_server_is_back(sc
 async def test_a_weft_that_dies_between_commit_and_acknowledgement_makes_no_second_run(scene: Scene) -> None:
     app, receiver, _ = await scene.another()
     await scene.queue.put(*orders(10))
-    messages = []
+    messages: list[Message] = []
     while len(messages) < 10:
         messages += await receiver.inbox.receive(10, 1.0)
     await app.intake.take(receiver.inbox.name, messages)
@@ -308,12 +308,15 @@ async def test_a_full_queue_holds_up_no_other_project_and_is_filled_as_it_emptie
     async def waiting(project: str) -> int:
         return len(await app.runs.find({"project": project}, limit=50))
 
+    async def comes_to(project: str, count: int) -> None:
+        await eventually(lambda: is_true(lambda: waiting(project), count))
+
     async with receiving(receiver):
-        await eventually(lambda: is_true(lambda: waiting("news"), 10))
+        await comes_to("news", 10)
         assert await waiting("shop") == 2
         hand = await Hand.join(app)
         for taken in range(2, 11):
-            await eventually(lambda taken=taken: is_true(lambda: waiting("shop"), min(taken, 10)))
+            await comes_to("shop", min(taken, 10))
             await lease_of(hand, "shop")
     assert not await app.letters.find(Wanted())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.conftest import SetClock
@@ -111,7 +113,7 @@ async def test_what_is_worth_a_look_is_told_for_a_day(app: App, clock: SetClock)
     early = await seen(app, clock)
     for project in ("a", "b"):
         facts = [Fact("ticks_missed", project, None, 1, {"count": 2}), Fact("task_changed", project, None, 1)]
-        await app.db.transact(lambda tx, facts=facts: events.append(tx, facts, clock()))
+        await app.db.transact(partial(events.append, facts=facts, at=clock()))
     for found in (early, await seen(app, clock)):
         await found.catch_up()
         assert [(each.kind, each.project) for each in found.notable()] == [("ticks_missed", "b"), ("ticks_missed", "a")]

@@ -338,7 +338,7 @@ async def test_rows_arrive_in_a_table_once_each(yard: Yard, postgres_server: ser
     parts = urlsplit(url)
     await yard.app.secrets.set("shop", "PG", "any-password", by="test")
     target = f"postgresql://{parts.username}:{{{{secret:PG}}}}@{parts.hostname}:{parts.port}{parts.path}/teas"
-    items = [*TEAS[:2], {"name": "chai", "price": "dear", "tags": ["b"]}, {"price": 1e300}]
+    items: list[dict[str, Any]] = [*TEAS[:2], {"name": "chai", "price": "dear", "tags": ["b"]}, {"price": 1e300}]
     await crawled(yard.app, items)
     await yard.add(target, fields=("name", "price:number"))
     progress = await yard.deliver()

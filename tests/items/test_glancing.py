@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.items.scene import AT, Spider, start
@@ -13,7 +15,7 @@ from weft.items.model import Condition, Selection
 MINUTE = 60_000_000
 
 
-async def crawl(app: App, *items: dict[str, object], at: int = AT) -> Spider:
+async def crawl(app: App, *items: dict[str, Any], at: int = AT) -> Spider:
     spider = await start(app)
     await spider.yields(*items, at=at)
     await spider.hand.end(spider.lease)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,11 @@ from weft.errors import Invalid, NotFound
 from weft.items import items as items_module
 from weft.items import store
 from weft.items.datasets import NEWEST, ThingFilter
-from weft.items.items import BEGIN
+from weft.items.items import BEGIN, Cursor
 from weft.items.model import Condition, Selection
 
 
-async def crawl(app: App, *items: dict[str, object], at: int = AT) -> Spider:
+async def crawl(app: App, *items: dict[str, Any], at: int = AT) -> Spider:
     spider = await start(app)
     await spider.yields(*items, at=at)
     await spider.hand.end(spider.lease)
@@ -32,7 +33,8 @@ async def test_pages_follow_each_other_without_gap_or_overlap(app: App) -> None:
         (Selection(project="shop", dataset="quotes"), list(range(12))),
         (Selection(project="shop", dataset="quotes", every=True), [*range(7), *range(5, 12)]),
     ):
-        seen, after, pages = [], BEGIN, 0
+        seen, pages = [], 0
+        after: Cursor | None = BEGIN
         while after is not None:
             part = await app.items.page(wanted, after, limit=3)
             seen += [row.data["n"] for row in part.rows]

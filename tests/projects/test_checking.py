@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ async def test_the_spiders_are_told_with_their_arguments(tmp_path: Path) -> None
     assert found == (Spider("prices", "Prices of all products.\n\ncountry: two letters", (country,), True),)
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "settings that raise": ({"settings": "raise ValueError('no luck')"}, "ValueError: no luck", "settings.py"),
     "a spider that raises": ({"spider": "1 / 0"}, "ZeroDivisionError", "prices.py"),
     "a module that is missing": ({"spider": "import nowhere_to_be_found"}, "nowhere_to_be_found", "prices.py"),

@@ -248,7 +248,9 @@ class RunMachine(RuleBasedStateMachine):
 
     def look(self, tx: Transaction) -> tuple[list[Run], list[Event], dict[int, list[str]]]:
         """Every run, every event from the oldest on, and how each attempt of each run ended."""
-        runs = [list_store.get(tx, run_id) for run_id in list_store.page(tx, Listing(where={}, limit=100_000))[0]]
+        ids, _ = list_store.page(tx, Listing(where={}, limit=100_000))
+        runs = [run for run_id in ids if (run := list_store.get(tx, run_id)) is not None]
+        assert len(runs) == len(ids)
         attempts = {run.id: [attempt.outcome for attempt in store.attempts_of(tx, run.id)] for run in runs}
         return runs, newest(tx, 100_000)[::-1], attempts
 

@@ -136,8 +136,9 @@ async def test_cancels_that_meet_leases_leave_no_run_behind(app: App, another_ap
     other = await another_app()
     hand = await Hand.join(other)
     cancels = [app.runs.cancel(run_id) for run_id in run_ids]
-    *_, batches = await asyncio.gather(*cancels, asyncio.gather(*(hand.lease(5) for _ in range(8))))
-    leases = [lease for batch in batches for lease in batch]
+    leasing = asyncio.gather(*(hand.lease(5) for _ in range(8)))
+    await asyncio.gather(*cancels, leasing)
+    leases = [lease for batch in leasing.result() for lease in batch]
     told = set((await hand.beat()).cancel)
     assert told == {(lease.run_id, lease.attempt) for lease in leases}
     assert all(await hand.end_all(leases, "cancelled")) or not leases

@@ -14,7 +14,7 @@ from weft.runs.lanes import project_limit, tag_limit, task_limit
 from weft.runs.leases import Leases
 from weft.runs.model import Ending, Lease
 
-COUNTED = {
+COUNTED: dict[str, tuple[str, dict[str, object]]] = {
     "project": (project_limit("shop"), {}),
     "tag": (tag_limit("shop", "slow"), {"tags": ("slow",)}),
     "task": (task_limit(4), {"task_id": 4, "max_running": 3}),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from tests.api.acting import Answer
+from tests.api.acting import Answer, Visitor
 from tests.conftest import on_sqlite
 from tests.scrapyd.calling import Client
 from tests.scrapyd.conftest import a_version
@@ -28,7 +28,7 @@ SCRAPYDWEB_ROW = re.compile(
 HREF_NAME = re.compile(r'href="(.+?)">(.+?)<')
 
 
-async def listed(client: Client, path: str) -> list[tuple[str, str]]:
+async def listed(client: Visitor, path: str) -> list[tuple[str, str]]:
     """Link and size of each entry."""
     answer = await client.get(path)
     assert answer.status == 200, answer.data

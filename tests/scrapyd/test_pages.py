@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.acting import Visitor
 from tests.conftest import on_sqlite
 from tests.scrapyd.calling import Client
 from tests.scrapyd.conftest import a_version
@@ -24,7 +25,7 @@ SCRAPYDWEB_JOB = re.compile(
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 
-async def jobs_on(client: Client, **options: Any) -> list[dict[str, str]]:
+async def jobs_on(client: Visitor, **options: Any) -> list[dict[str, str]]:
     text = (await client.get("/jobs", **options)).data.decode()
     assert "<h1>Jobs</h1>" in text
     text = re.sub(r"<thead>.*?</thead>", "", text, flags=re.DOTALL)

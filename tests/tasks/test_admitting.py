@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from weft.errors import QueueFull
+from weft.errors import QueueFull, WeftError
 from weft.runs.model import NewRun, RunSpec, Submitted
 from weft.tasks.admitting import Asked, admit_what_fits
 
@@ -27,7 +27,14 @@ class Queues:
         """What came of submits, each a word whose letters are the projects of its runs: ``+`` is queued."""
         submits = [[run(letter) for letter in word] for word in text.split()]
         answers = admit_what_fits(submits, self.admit)
-        return " ".join(each.project if isinstance(each, QueueFull) else "+" * len(each) for each in answers)
+        return " ".join(map(said, answers))
+
+
+def said(answer: list[Submitted] | WeftError) -> str:
+    if isinstance(answer, list):
+        return "+" * len(answer)
+    assert isinstance(answer, QueueFull)
+    return answer.project
 
 
 def run(project: str) -> NewRun:

@@ -29,7 +29,7 @@ def count_lots(app: App) -> list[Any]:
         made.append(work)
         return await transact(work, **options)
 
-    app.db.transact = counted  # type: ignore[method-assign,assignment]
+    app.db.transact = counted  # type: ignore[method-assign]
     return made
 
 
@@ -69,7 +69,7 @@ async def test_starts_of_no_task_and_with_wrong_parameters_are_refused_alone(app
     def start(name: str = "prices", **params: Any) -> Start:
         return Start(project="shop", task=name, params=params)
 
-    submits = [
+    submits: list[list[Start | NewRun]] = [
         [start(page=1)],
         [start("none", page=1)],
         [start(page=2), start()],

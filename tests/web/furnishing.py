@@ -99,7 +99,7 @@ async def _deploy(app: App, name: str, spiders: tuple[Deployed, ...], settings: 
 
 async def _tasks(app: App) -> None:
     hourly = Schedule.parse({"cron": "7 * * * *", "zone": "Europe/Berlin"})
-    spider = {"project": "shop", "kind": "spider"}
+    spider: dict[str, Any] = {"project": "shop", "kind": "spider"}
     tasks = (
         Task(name="prices", spec={"spider": "prices"}, schedule=hourly, params={"country": "de"}, **spider),
         Task(name="stock", spec={"spider": "stock"}, params={"shop": "berlin"}, after=(After("prices"),), **spider),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -38,14 +39,15 @@ LINES[FIRST_ERROR - 1], LINES[LAST_ERROR - 1] = error(1), error(2)
 LONG = b"".join(LINES)
 
 
-async def ended_with(app: App, data: bytes, **ending: object) -> str:
+async def ended_with(app: App, data: bytes, **ending: Any) -> str:
     """The address of the page of the log of a run that has printed this."""
     run_id = await submit(app)
     hand = await Hand.join(app)
     lease = await hand.lease_one()
     key = f"logs/{run_id}/1.log"
     await keep_log(app.blobs, key, len(data), lambda start, size: data[start : start + size])
-    await hand.end(lease, **{"log_key": key, "log_bytes": len(data)} | ending)
+    kept: dict[str, Any] = {"log_key": key, "log_bytes": len(data)}
+    await hand.end(lease, **kept | ending)
     return f"/runs/{run_id}/log"
 
 

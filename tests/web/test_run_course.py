@@ -18,8 +18,8 @@ def sample(second: float, items: int = 0, requests: int = 0, memory: int | None 
 
 
 def run(**fields: Any) -> dict[str, Any]:
-    told = {"queued_at": at(0), "started_at": at(1), "finished_at": None, "attempt": 1, "attempts": [], "worker": "w"}
-    return told | fields
+    told: dict[str, Any] = {"queued_at": at(0), "started_at": at(1), "finished_at": None, "worker": "w"}
+    return told | {"attempt": 1, "attempts": []} | fields
 
 
 def ended(number: int, begin: float, end: float, outcome: str) -> dict[str, Any]:

@@ -22,8 +22,8 @@ pytestmark = on_sqlite
 HOSTILE = '"><script>alert(1)</script>{{ 7 * 7 }}'
 
 
-async def linked(app: App, **fields: str) -> tuple[str, int]:
-    share, token = await app.shares.create("shop", **{"label": "the shop's people", "by": "test"} | fields)
+async def linked(app: App, label: str = "the shop's people", dataset: str | None = None) -> tuple[str, int]:
+    share, token = await app.shares.create("shop", label=label, by="test", dataset=dataset)
     return f"/guest/{token}", share.id
 
 

@@ -32,7 +32,8 @@ async def test_who_is_not_logged_in_is_asked_to_and_comes_back(surfer: Surfer) -
     assert (shown.status, shown.leads_to) == (303, "/login?next=%2Fletters%2F7")
     form = await surfer.get(shown.leads_to)
     assert form.fields["next"] == "/letters/7"
-    back = await surfer.log_in(**form.fields)
+    filled: dict[str, Any] = form.fields
+    back = await surfer.log_in(**filled)
     assert (back.status, back.leads_to) == (303, "/letters/7")
     assert (await surfer.get("/login?next=/letters")).leads_to == "/letters"
 
@@ -48,7 +49,8 @@ async def test_no_page_but_the_login_is_for_who_is_not_logged_in(surfer: Surfer)
 
 async def test_who_comes_back_finds_the_filter_that_was_asked_for(surfer: Surfer) -> None:
     shown = await surfer.get("/letters?state=all&source=a%20b")
-    back = await surfer.log_in(**(await surfer.get(shown.leads_to)).fields)
+    filled: dict[str, Any] = (await surfer.get(shown.leads_to)).fields
+    back = await surfer.log_in(**filled)
     assert back.leads_to in ("/letters?state=all&source=a%20b", "/letters?state=all&source=a+b")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ async def form(surfer: Surfer, page: str) -> dict[str, str]:
     return (await surfer.get(page)).fields
 
 
-async def sent(surfer: Surfer, page: str, fields: Mapping[str, str]) -> Shown:
+async def sent(surfer: Surfer, page: str, fields: dict[str, str]) -> Shown:
     return await surfer.send(page, await form(surfer, page) | fields)
 
 

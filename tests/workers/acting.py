@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.waiting import PATIENCE_SECONDS, eventually
-from weft.app import App, open_executor
+from weft.app import App
+from weft.equipment import open_executor
 from weft.ports import Breaker, Ended, Executor, Work
 from weft.runs.model import Run, RunState
 from weft.workers.habits import Habits
@@ -40,7 +41,8 @@ class Obedient:
     async def execute(self, work: Work) -> Ended:
         self.started.append((work.run_id, work.attempt))
         self.works[work.run_id] = work
-        end = self.ends[work.run_id] = asyncio.get_running_loop().create_future()
+        end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.ends[work.run_id] = end
         try:
             return await end
         except asyncio.CancelledError:

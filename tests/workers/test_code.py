@@ -34,12 +34,19 @@ class CountingBlobs:
     async def put(self, key: str, data: bytes) -> None:
         self.kept[key] = data
 
+    async def put_file(self, key: str, path: Path) -> None:
+        self.kept[key] = path.read_bytes()
+
     async def get(self, key: str) -> bytes | None:
         self.asked.append(key)
         await self.open.wait()
         if self.down:
             raise BlobsDown("memory", "it is down")
         return self.kept.get(key)
+
+    async def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        whole = await self.get(key)
+        return None if whole is None else whole[start : start + length]
 
     async def delete(self, key: str) -> None:
         self.kept.pop(key, None)

@@ -78,7 +78,7 @@ class Down(FileBlobs):
 
 def begun(tmp_path: Path, executor: Executor, blobs: FileBlobs, kind: str = "crawl") -> tuple[Running, Tools]:
     lease = Lease(7, 1, "shop", "site", kind, "c-1", "", RunSpec(spec={}))
-    store = Store()
+    store: Any = Store()
     return Running(lease, tmp_path / "runs"), Tools(lambda _: executor, blobs, no_code, Delivery(store), store)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.waiting import eventually
 from weft.adapters.blobs.files import FileBlobs
-from weft.app import open_executor
+from weft.equipment import open_executor
 from weft.runs.model import Lease, RunSpec
 from weft.workers.attempt import LOST_GRACE_SECONDS, Running, Tools, no_code, see_through
 from weft.workers.delivery import Delivery

@@ -58,7 +58,8 @@ async def code_ready(code: Code) -> AsyncIterator[ReadyCode]:
 def begun(folder: Path, executor: Yields, delivery: Delivery) -> tuple[Running, asyncio.Task[None]]:
     spec = RunSpec(spec={"spider": "things"}, code=PINNED)
     running = Running(Lease(7, 1, "shop", "prices", "spider", "c-1", "", spec), folder / "runs")
-    tools = Tools(lambda kind: executor, FileBlobs(f"file:{folder}/blobs"), code_ready, delivery, Store())
+    protocol: Any = Store()
+    tools = Tools(lambda kind: executor, FileBlobs(f"file:{folder}/blobs"), code_ready, delivery, protocol)
     running.task = asyncio.create_task(see_through(running, tools))
     return running, running.task
 
