@@ -24,5 +24,12 @@ async def eventually(condition: Callable[[], Any | Awaitable[Any]], timeout: flo
         if found:
             return found
         if time.monotonic() > deadline:
-            raise AssertionError(f"still {found!r} after {timeout} s: {inspect.getsource(condition).strip()}")
+            raise AssertionError(f"still {found!r} after {timeout} s: {_source(condition)}")
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _source(condition: Callable[[], Any]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except (OSError, TypeError):  # a partial has none
+        return repr(condition)

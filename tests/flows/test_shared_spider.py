@@ -128,3 +128,12 @@ async def test_a_paused_crawl_goes_on_with_a_run_like_its_first(weft: App, site:
     assert await end(weft, [*first, first[0] + 1]) == list(range(PAGES))
     assert set(site.asked.values()) == {1}
     assert (await weft.crawls.get(crawl.id)).state == "done"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_crawl_of_few_pages_is_over_with_its_run_and_the_next_run_begins_another(weft: App, count: int) -> None:
+    async with sites.serving(count) as site:
+        for times in (1, 2):
+            assert await end(weft, await begin(weft, site, 1, frontier=True)) == list(range(count))
+            assert [crawl.state for crawl in await weft.crawls.all(["shop"])] == ["done"] * times
+            assert set(site.asked.values()) == {times}

@@ -162,8 +162,8 @@ class Turns:
         next_at = turned["next_at"]
         if turned["leases"] or next_at is not None:
             self._left = SOME
-        elif self._hosts_asked and not self._found:
-            self._left = NONE
+        elif self._hosts_asked and not self._found and not len(self.hosts):
+            self._left = NONE  # while a host is held that is dry it is asked once more, with that given back
         self._learn(bool(turned["leases"]), next_at or 0)
 
     def _learn(self, is_given: bool, next_at: int) -> None:
