@@ -210,7 +210,7 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
     except msgspec.ValidationError as problem:
         raise _refusal(spec, str(problem)) from problem
     if not read.urls and not read.sitemaps and not read.crawl and read.tier != "fetch":
-        raise Invalid("crawl.urls", read.urls, "it must have at least one address to begin with")
+        raise Invalid("crawl.urls", NOT_SHOWN, "it must have at least one address to begin with")
     for field in ("scope.allow", "scope.deny", "traps.drop_parameters"):
         part, _, name = field.partition(".")
         for pattern in getattr(getattr(read, part), name):

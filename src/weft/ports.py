@@ -134,6 +134,9 @@ class Blobs(Protocol):
     async def keys(self, folder: str) -> list[str]:
         """Every key that begins with ``folder`` and a slash, in order. For folders that stay small."""
 
+    async def sizes(self, folder: str) -> dict[str, int]:
+        """The same keys, each with how many bytes are kept under it."""
+
 
 class ItemTable(Protocol):
     """A table elsewhere that has a row for each item of a dataset."""

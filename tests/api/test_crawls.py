@@ -10,8 +10,14 @@ from tests.api.acting import Visitor
 from tests.conftest import on_sqlite
 from tests.crawls.steering import SITE, SKIPS, SPEC, Share, a_crawl
 from weft.access.model import Role
+from weft.crawls.cdxj import place_of
 
 pytestmark = on_sqlite
+
+PLACE = (
+    b'{"url":"http://a.example/","mime":"text/html","status":"200","digest":"sha1:A","length":"1",'
+    b'"offset":"7","filename":"a.warc.gz"}\n'
+)
 
 
 async def test_a_crawl_is_begun_and_shown_with_how_far_it_is(admin: Visitor) -> None:
@@ -99,14 +105,19 @@ async def test_raw_files_are_given_as_they_are_kept(admin: Visitor) -> None:
     await a_crawl(admin.app)
     for name, data in (
         ("a.warc.gz", b"raw"),
-        ("a.cdxj", b"com,b)/ 1 {}\n"),
+        ("a.cdxj", b"com,b)/ 1 " + PLACE),
         ("b.warc.gz", b"x"),
-        ("b.cdxj", b"com,a)/ 1 {}\n"),
+        ("b.cdxj", b"com,a)/ 1 " + PLACE),
     ):
         await admin.app.blobs.put(f"crawls/1/warc/{name}", data)
     files = (await admin.get("/v1/crawls/1/warcs")).json["items"]
-    assert files == [{"name": "a.warc.gz", "has_index": True}, {"name": "b.warc.gz", "has_index": True}]
+    assert [(each["name"], each["has_index"], each["size"]) for each in files] == [
+        *(("a.warc.gz", True, 3), ("b.warc.gz", True, 1))
+    ]
     assert (await admin.get("/v1/crawls/1/warcs/a.warc.gz")).data == b"raw"
-    assert (await admin.get("/v1/crawls/1/cdxj")).data == b"com,a)/ 1 {}\ncom,b)/ 1 {}\n"
+    assert (await admin.get("/v1/crawls/1/cdxj")).data == b"com,a)/ 1 " + PLACE + b"com,b)/ 1 " + PLACE
+    joined = (await admin.get("/v1/crawls/1/cdxj?joined_as=site.warc.gz")).data
+    places = [place_of(line) for line in joined.splitlines()]
+    assert [(each.offset, each.filename) for each in places] == [("10", "site.warc.gz"), ("7", "site.warc.gz")]
     assert (await admin.get("/v1/crawls/1/warcs/c.warc.gz")).status == 404
     assert (await admin.get("/v1/crawls/1/warcs/..%2f..%2fsecret")).status == 404

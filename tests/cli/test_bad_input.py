@@ -153,7 +153,7 @@ FILES = [
     ),
     (task("spec: {sleep_seconds: -1}"), "sleep_seconds"),
     (task("spec: {slep: 1}"), "a field of noop is 'slep'; the fields of noop are sleep_seconds, fail"),
-    ("tasks: [{name: a, kind: crawl, spec: {urls: ['http://x.example/']}}]", "fetching.contact is 'nothing'; those"),
+    ("tasks: [{name: a, kind: crawl, spec: {urls: ['http://x.example/']}}]", "fetching.contact: those"),
     (task("schedule: '61 * * * *'"), "tasks.yaml: task 1 (a): "),
     (task("schedule: '* * *'"), "tasks.yaml: task 1 (a): "),
     (task("schedule: '@every 5x'"), "the interval is '5x'; it must be a span such as 90s, 5m, 1h30m, 2d or 250ms"),

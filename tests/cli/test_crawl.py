@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commanding import Shell, on_a_terminal
+from tests.cli.commanding import WEFT, Shell, environment, on_a_terminal
+from tests.crawls.exchanges import check_fits, keep_pages
 from tests.crawls.steering import SITE, SKIPS, Share
 from weft.app import App
 from weft.cli import crawl as beginning
@@ -86,7 +88,8 @@ def test_a_crawl_may_be_told_to_go_no_link_away(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((SITE,), "those who are crawled must be able to reach somebody"),
+        ((SITE,), "fetching.contact: those who are crawled must be able to reach somebody; give a mail or web"),
+        ((SITE,), "(--contact), or set crawl_contact once for all crawls"),
         (("gopher://x.example", *CONTACT), "it must be an http or https address"),
         ((SITE, *CONTACT, "--field", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
         ((SITE, *CONTACT, "--within", "world"), "--within is 'world'; it must be one of host, domain, path, any"),
@@ -94,13 +97,43 @@ def test_a_crawl_may_be_told_to_go_no_link_away(shell: Shell) -> None:
             (SITE, *CONTACT, "--field", "x:money=css:b"),
             "the type in --field is 'money'; it must be one of text, number",
         ),
-        (CONTACT, "it must have at least one address to begin with"),
+        (CONTACT, "crawl.urls: it must have at least one address to begin with"),
+        (("notaurl", *CONTACT), "URL is 'notaurl'; it must be an address, such as https://site.example; before"),
+        (("intranet:8080/x.html", *CONTACT), "URL is 'intranet:8080/x.html'; it must be an address"),
     ],
 )
 def test_what_cannot_be_crawled_is_refused(shell: Shell, words: tuple[str, ...], said: str) -> None:
     answer = shell("crawl", *words)
     assert answer.code == 2
     assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "taken"),
+    [
+        ("site.example/a?b=c", "https://site.example/a?b=c"),
+        ("http://intranet", "http://intranet"),
+        ("192.0.2.7:8000", "https://192.0.2.7:8000"),
+        ("localhost:8000/x", "https://localhost:8000/x"),
+        ("[2001:db8::7]/", "https://[2001:db8::7]/"),
+    ],
+)
+def test_what_a_person_types_is_https_where_nothing_else_is_said(typed: str, taken: str) -> None:
+    assert beginning._address(typed) == taken
+
+
+def test_a_reason_that_there_is_not_is_refused_with_those_that_there_are(shell: Shell) -> None:
+    shell(*BEGIN)
+    refused = shell("crawls", "skips", "1", "--reason", "foo")
+    assert refused.err == "reason is 'foo'; there is none of that name, and crawl 1 has left out nothing yet\n"
+    shell.act(fetched)
+    refused = shell("crawls", "skips", "1", "--reason", "foo")
+    assert (refused.code, refused.err) == (
+        *(2,),
+        "reason is 'foo'; there is none of that name, and crawl 1 has calendar, robots, scope\n",
+    )
+    assert "nothing was left out" in shell.ok("crawls", "skips", "1", "--reason", "depth").out
+    assert "robots.txt does not allow it" in shell.ok("crawls", "skips", "1", "--reason", "robots").out
 
 
 def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
@@ -136,7 +169,8 @@ def test_what_became_of_addresses_is_told(shell: Shell) -> None:
         "it failed and is not tried again: the server answered with status 500\n"
     )
     assert "/calendar/{number}" in shell.ok("crawls", "skips", "1", "--traps").out
-    assert "1 addresses" in shell.ok("crawls", "requeue", "1").out
+    assert shell.ok("crawls", "requeue", "1").out == "1 address of crawl 1 is in line again; it goes on\n"
+    assert "no address of crawl 1 is failed" in shell.ok("crawls", "requeue", "1").out
     assert shell("crawls", "urls", "1", "--state", "lost").code == 2
 
 
@@ -168,7 +202,7 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
     assert answer.lines[0] == "crawl 1 is done: nothing is left"
     assert answer.lines[1].startswith("1 page in ")
     assert "1.5 MB, 1 host" in answer.lines[1]
-    assert "`weft crawls export 1 --warc`" in answer.lines[-1]
+    assert "`weft crawls export 1 --warc --to site.warc.gz`" in answer.lines[-1]
 
 
 async def silent(app: App) -> None:
@@ -199,24 +233,46 @@ def test_a_crawl_that_rests_ends_its_view_with_a_hint(shell: Shell) -> None:
     assert "`weft crawls resume 1` lets it go on" in answer.err
 
 
-def test_raw_files_and_items_are_exported(shell: Shell) -> None:
+def test_raw_files_and_items_are_exported(shell: Shell, tmp_path: Path) -> None:
     shell(*BEGIN)
 
-    async def keep(app: App) -> None:
-        await app.blobs.put("crawls/1/warc/a.warc.gz", b"raw")
-        await app.blobs.put("crawls/1/warc/a.cdxj", b"com,a)/ 1 {}\n")
-
-    shell.act(keep)
-    assert shell.ok("crawls", "export", "1", "--warc").out == "raw"
-    assert shell.ok("crawls", "export", "1", "--cdxj").out == "com,a)/ 1 {}\n"
+    shell.act(lambda app: keep_pages(app.blobs, 1, tmp_path))
+    printed = {kind: tmp_path / f"crawl-1.{kind}" for kind in ("warc.gz", "cdxj")}
+    for option, file in zip(("--warc", "--cdxj"), printed.values(), strict=True):
+        with file.open("wb") as output:
+            command = [WEFT, "--data-dir", str(shell.folder), "crawls", "export", "1", option]
+            subprocess.run(command, env=environment(), stdout=output, check=True)
+    check_fits(printed["cdxj"].read_bytes(), {"crawl-1.warc.gz": printed["warc.gz"].read_bytes()}, 6)
     assert json.loads(shell.ok("crawls", "export", "1", "--format", "json").out) == []
+
+
+def test_raw_files_are_written_with_their_index_beside_them(shell: Shell, tmp_path: Path) -> None:
+    shell(*BEGIN)
+    shell.act(lambda app: keep_pages(app.blobs, 1, tmp_path))
+    said = shell("crawls", "export", "1", "--warc", "--to", "site.warc.gz")
+    assert said.err == "site.warc.gz has the raw exchanges of crawl 1, site.cdxj their index\n"
+    check_fits(Path("site.cdxj").read_bytes(), {"site.warc.gz": Path("site.warc.gz").read_bytes()}, 6)
+    refused = shell("crawls", "export", "1", "--cdxj", "--to", "site.cdxj")
+    assert refused.err == "--to is 'site.cdxj'; it goes with --warc; anything else is printed\n"
+
+
+def test_a_field_that_no_page_has_is_refused_with_those_that_there_are(shell: Shell) -> None:
+    shell(*BEGIN, "--markdown", "--field", "price=css:.price")
+    assert shell("crawls", "export", "1", "--fields", "url,price,markdown").code == 0
+    refused = shell("crawls", "export", "1", "--fields", "url,nope")
+    assert (refused.code, refused.out, refused.err) == (
+        *(2, ""),
+        "--fields is 'nope'; the pages of crawl 1 have url, status, title, description, content_type, fetched_at, "
+        "links, markdown, price\n",
+    )
 
 
 def test_a_crawl_without_raw_files_says_why_it_has_none(shell: Shell) -> None:
     shell(*BEGIN)
     shell(*BEGIN, "--no-warc")
     assert "has no WARC file yet" in shell("crawls", "export", "1", "--warc").err
-    assert shell("crawls", "export", "2", "--warc").err == "crawl 2 keeps no raw pages: it was told not to\n"
+    for option in ("--warc", "--cdxj"):
+        assert shell("crawls", "export", "2", option).err == "crawl 2 keeps no raw pages: it was told not to\n"
 
 
 @pytest.mark.parametrize(

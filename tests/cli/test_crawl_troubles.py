@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from tests.cli.commanding import Shell
+from tests.crawls.steering import Share as Acting
+from tests.crawls.steering import a_crawl
+from weft.app import App
+from weft.cli.crawl_progress import standing
 from weft.cli.crawl_troubles import Troubles, held_line, trouble_line
 from weft.clock import SECOND, now
 from weft.crawl_ports import Counts, KnownHost
-from weft.crawls.report import Share
+from weft.crawl_spec import CrawlSpec
+from weft.crawls.model import Crawl
+from weft.crawls.report import Report, Share
 
 SILENT = '{"trouble": "does not answer (connection refused)"}'
 HOUR = 3_600 * SECOND
@@ -71,6 +79,38 @@ def test_a_host_that_waits_for_an_attempt_that_is_gone_is_told_with_the_end_of_i
     known: KnownHost, of: Share, is_told: bool
 ) -> None:
     line = held_line(known, [of])
-    assert line.startswith("site.example was held by run 7, whose worker is gone; free at ") is is_told
+    assert line.startswith("site.example was held by run 7, which was cut off; free at ") is is_told
     assert bool(line) is is_told
     assert len(Troubles().news([known], [of])) == is_told
+
+
+def report(state: str, **counts: int) -> Report:
+    told: dict[str, Any] = dict.fromkeys(each.name for each in fields(Crawl))
+    crawl = Crawl(**told | {"state": "active", "spec": CrawlSpec()})
+    shares = [share(state=state)]
+    return Report(crawl=crawl, counts=Counts(**counts), pages_per_second=5.0, shares=shares, skips=[], traps=[])
+
+
+def test_a_crawl_that_nobody_does_is_not_said_to_be_under_way() -> None:
+    assert standing(report("running", done=9, failed=1, queued=5), 5.0) == (
+        "9 pages, 5.0/s, 5 queued, 0 hosts, 1 error, 0 B, 1 s left"
+    )
+    assert standing(report("queued", done=9, failed=1, queued=5), 5.0) == (
+        "9 pages, 5 queued, 0 hosts, 1 error, 0 B, waits for a worker"
+    )
+    assert standing(report("queued", queued=5), 0.0) == "waits for a worker"
+
+
+def test_show_and_hosts_tell_of_a_host_that_waits_for_a_run_that_was_killed(shell: Shell) -> None:
+    async def kill(app: App) -> None:
+        acting = await Acting.of(app, await a_crawl(app))
+        await acting.turn()
+        await acting.hand.lose()
+
+    shell.act(kill)
+    words = "was held by run 1, which was cut off; free at "
+    assert f"site.example {words}" in shell.ok("crawls", "show", "1").out
+    assert words in shell.ok("crawls", "hosts", "1").out
+    assert shell.ok("crawls", "why", "1", "https://site.example/").out == "it is about to be fetched by run 1\n"
+    shell.ok("crawls", "stop", "1")
+    assert words not in shell.ok("crawls", "show", "1").out

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commanding import WEFT, environment
+from tests.cli.commanding import WEFT, environment, weft
 from tests.servers.processes import family
 from tests.servers.server import free_port
 from tests.waiting import eventually
@@ -62,6 +63,15 @@ def test_the_password_of_the_first_user_and_files_are_kept_from_others(tmp_path:
     finally:
         os.kill(up.pid, signal.SIGTERM)
         up.wait(60)
+
+
+def test_it_does_not_take_the_answer_of_another_for_its_own(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        command = ["up", "--port", str(port), "--workers", "1", "--no-examples", "--data-dir", "data"]
+        said = weft(*command, cwd=tmp_path)
+    assert (said.code, "weft runs on" in said.out) == (78, False), said
+    assert f"port {port} on 127.0.0.1 cannot be used" in said.err
 
 
 @pytest.mark.parametrize("count", [1, 3])

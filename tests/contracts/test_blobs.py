@@ -173,6 +173,8 @@ async def test_the_keys_below_a_folder_are_told_in_order(blobs: Blobs) -> None:
         await blobs.put(key, b"x")
     assert await blobs.keys("uploads") == ["uploads/1/1/0", "uploads/1/1/1", "uploads/2/1/0"]
     assert await blobs.keys("uploads/1") == ["uploads/1/1/0", "uploads/1/1/1"]
+    await blobs.put("uploads/1/1/1", b"longer")
+    assert await blobs.sizes("uploads/1") == {"uploads/1/1/0": 1, "uploads/1/1/1": 6}
     await blobs.delete("uploads/2/1/0")
     assert await blobs.keys("uploads/2") == []
     with pytest.raises(Invalid):

@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 import gzip
+import io
+from pathlib import Path
 
+from warcio.archiveiterator import ArchiveIterator
+
+from weft.crawls.cdxj import Place, place_of
+from weft.crawls.warc import WarcWriter
 from weft.fetching.exchange import Exchange
+from weft.ports import Blobs
+from weft.workers.file_delivery import deliver_all
 
 BEGAN_AT = 1_763_290_000_123_456
+
+
+async def keep_pages(blobs: Blobs, crawl: int, folder: Path) -> None:
+    """The pages of two runs of one crawl."""
+    for run_id, pages in ((7, ("/b", "/d", "/b")), (8, ("/a", "/c", "/b"))):
+        own = folder / f"{run_id}-1"
+        own.mkdir()
+        writer = WarcWriter(own, 1_000_000)
+        writer.crawl = crawl
+        for page in pages:
+            writer.write(exchange(f"page {page} of {run_id}", f"http://site.example{page}"))
+        writer.close()
+        assert await deliver_all(blobs, run_id, 1, own) == ""
+
+
+def check_fits(index: bytes, files: dict[str, bytes], count: int) -> None:
+    """Each line is in order and leads to the record of its address, in the file that it names."""
+    lines = index.splitlines()
+    assert (len(lines), lines) == (count, sorted(lines))
+    for place in map(place_of, lines):
+        assert _target(files[place.filename], place) == (place.url, place.digest)
+
+
+def _target(data: bytes, place: Place) -> tuple[str, str]:
+    start = int(place.offset)
+    [record] = ArchiveIterator(io.BytesIO(data[start : start + int(place.length)]))
+    assert record.rec_type in ("response", "revisit")
+    return record.rec_headers["WARC-Target-URI"], record.rec_headers["WARC-Payload-Digest"]
 
 
 def exchange(

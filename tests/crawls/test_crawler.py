@@ -172,6 +172,16 @@ async def test_where_robots_txt_stays_out_of_reach_the_addresses_fail_in_the_end
     assert await scene.state_of("/") == ("failed", "robots_unreachable")
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"), [("http://127.0.0.1:1/", "connect"), ("http://no-such-host.invalid/", "name")]
+)
+async def test_of_a_host_that_cannot_be_reached_the_addresses_say_why(begin: Begin, url: str, reason: str) -> None:
+    scene = await begin(pages(SMALL), urls=(url,), fetching=Fetching(retries=0))
+    await scene.crawl()
+    known = await scene.clerk.frontier.look(CRAWL, key_of(url))
+    assert (known.state, known.reason) == ("failed", reason)
+
+
 async def test_what_is_wrong_with_a_host_is_known_while_it_is_left_alone(begin: Begin) -> None:
     scene = await begin(pages(SMALL, Said(503, headers={"Retry-After": "1000"})))
     running = asyncio.create_task(scene.crawl())

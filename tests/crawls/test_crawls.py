@@ -11,7 +11,7 @@ from tests.crawls.steering import SITE, SKIPS, SPEC, TRAP, Share, a_crawl
 from tests.runs.acting import Hand
 from weft.app import App
 from weft.clock import SECOND
-from weft.crawl_ports import FAILED, Found, HostReport, Turn
+from weft.crawl_ports import DONE, FAILED, Found, HostReport, Outcome, Turn
 from weft.crawls.model import Crawl
 from weft.crawls.report import Share as ShareOf
 from weft.crawls.spreading import SETTLED, Aim, Spreader
@@ -186,6 +186,57 @@ async def test_what_failed_is_put_back_in_line(app: App) -> None:
     assert (await app.crawls.counts(crawl.id)).queued == 2
     with pytest.raises(Invalid, match="it must be failed or skipped"):
         await app.crawls.requeue(crawl.id, "done")
+
+
+@pytest.mark.parametrize(
+    ("budget", "found", "spent"),
+    [
+        ({"pages": 2}, 3, "its budget of 2 pages is used up"),
+        ({"pages": 2}, 1, "its budget of 2 pages is used up"),
+        ({"pages_per_host": 2}, 3, "its budget of 2 pages of each host is used up"),
+        ({"seconds": 60}, 1, "its time of 60 s is used up"),
+        ({"bytes": 200}, 1, "its 200 bytes are used up"),
+    ],
+)
+async def test_a_crawl_without_budget_takes_nothing_back_in_line_and_loses_nothing(
+    app: App, clock: SetClock, budget: dict[str, int], found: int, spent: str
+) -> None:
+    crawl = await a_crawl(app, budget=budget)
+    await one_page_and_one_failure(app, crawl, found)
+    clock.forward(61)
+    before = await app.crawls.counts(crawl.id)
+    with pytest.raises(Conflict) as refused:
+        await app.crawls.requeue(crawl.id)
+    said = f"crawl {crawl.id} is over and cannot go on: {spent}; begin a new one with a larger budget"
+    assert str(refused.value) == said
+    assert (await app.crawls.counts(crawl.id), await live(app, crawl)) == (before, [])
+    assert [each.state for each in await app.crawls.urls(crawl.id, state=FAILED)] == [FAILED]
+    if "pages_per_host" not in budget:  # another host has pages left
+        with pytest.raises(Conflict, match="cannot go on"):
+            await app.crawls.feed(crawl.id, ["https://other.example/"])
+
+
+async def test_a_crawl_that_is_over_goes_on_with_what_failed_while_its_budget_lasts(app: App) -> None:
+    crawl = await a_crawl(app, budget={"pages": 3, "pages_per_host": 3})
+    await one_page_and_one_failure(app, crawl, found=1)
+    assert await app.crawls.requeue(crawl.id) == 1
+    assert ((await app.crawls.get(crawl.id)).state, await live(app, crawl)) == ("active", ["queued"])
+
+
+async def one_page_and_one_failure(app: App, crawl: Crawl, found: int) -> None:
+    """Let a crawl fetch its seed, find so many pages, fail with one of them, and end."""
+    share = await Share.of(app, crawl)
+    urls = [f"{SITE}{number}" for number in range(found)]
+    await share.turn(Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls], hosts=10, urls_per_host=2))
+    [host] = share.hosts
+    states = ((DONE, 200, 100), (FAILED, 500, 100))
+    outcomes = [
+        Outcome(each.key, state, status=status, fetched_at=1, size=size)
+        for each, (state, status, size) in zip(host.urls, states, strict=True)
+    ]
+    report = HostReport(host.host, host.fence, outcomes, release=True)
+    assert (await share.turn(Turn(reports=[report], hosts=10))).stop == "done"
+    await share.hand.end(share.lease)
 
 
 async def test_a_worker_that_took_two_shares_leaves_one_for_another(app: App, clock: SetClock) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
+from weft.cli.crawl_export import fields_of
 from weft.crawls.checking import checked
 from weft.crawls.model import Policy
 from weft.crawls.pages import Page, PageReader
@@ -146,3 +147,11 @@ def test_a_rule_that_is_none_is_refused_before_the_crawl_begins(rule: dict[str, 
         read({"fields": {"x": rule}})
     with pytest.raises(Invalid, match=r"crawl\.keeping\.fields\.x"):
         checked({"urls": [HERE], "keeping": {"fields": {"x": rule}}}, Policy("crawl@weft.example"))
+
+
+def test_the_fields_of_a_page_are_those_that_an_export_may_be_asked_for() -> None:
+    keeping = dict.fromkeys(("text", "markdown", "language", "structured"), True)
+    spec = crawl_spec.read({"urls": [HERE], "keeping": keeping | {"fields": {"price": {"css": ".price"}}}})
+    pages = [exchange(HTML, HERE), exchange("plain", HERE, content_type="text/plain")]
+    found = {name for page in pages for name in PageReader(spec).read(page).item(1)}
+    assert found == set(fields_of(spec))

@@ -6,39 +6,62 @@ from pathlib import Path
 
 import pytest
 
-from tests.crawls.exchanges import exchange
-from weft.adapters.blobs.files import FileBlobs
+from tests.crawls.exchanges import check_fits, keep_pages
+from tests.servers import s3
+from weft.adapters.registry import open_blobs
 from weft.crawls import files
-from weft.crawls.cdxj import places_of
-from weft.crawls.files import CrawlFiles
-from weft.crawls.warc import WarcWriter
+from weft.crawls.cdxj import moved, places_of
+from weft.crawls.files import LEAST_OF_INDEX, CrawlFiles
 from weft.errors import NotFound
-from weft.workers.file_delivery import deliver_all
 
 
-@pytest.fixture
-async def kept(tmp_path: Path) -> CrawlFiles:
+@pytest.fixture(params=["file", "s3"])
+async def kept(tmp_path: Path, request: pytest.FixtureRequest) -> CrawlFiles:
     """The pages of two runs of one crawl."""
-    blobs = FileBlobs(f"file:{tmp_path}/blobs")
-    for run_id, pages in ((7, ("/b", "/d")), (8, ("/a", "/c"))):
-        folder = tmp_path / f"{run_id}-1"
-        folder.mkdir()
-        writer = WarcWriter(folder, 1_000_000)
-        writer.crawl = 5
-        for page in pages:
-            writer.write(exchange(f"page {page}", f"http://site.example{page}"))
-        writer.close()
-        assert await deliver_all(blobs, run_id, 1, folder) == ""
+    if request.param == "file":
+        blobs = open_blobs(f"file:{tmp_path}/blobs")
+    else:
+        server = request.getfixturevalue("s3_server")
+        blobs = open_blobs(s3.bucket_url(server, s3.new_bucket(server), "some/prefix"))
+    await keep_pages(blobs, 5, tmp_path)
     return CrawlFiles(blobs)
 
 
-async def test_the_index_of_a_crawl_is_that_of_all_its_files_in_order(kept: CrawlFiles) -> None:
-    index = await kept.index(5)
-    assert [line.split(b" ")[0] for line in index.splitlines()] == [
-        *(b"example,site)/a", b"example,site)/b", b"example,site)/c", b"example,site)/d")
-    ]
+@pytest.fixture(params=[LEAST_OF_INDEX, 100], ids=["whole", "piece by piece"])
+def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LEAST_OF_INDEX", request.param)
+    monkeypatch.setattr(files, "INDEXES_AT_ONCE", 2 * request.param)
+
+
+async def index_of(kept: CrawlFiles, joined_as: str = "") -> bytes:
+    return b"".join([piece async for piece in kept.index(5, joined_as)])
+
+
+async def test_the_index_of_a_crawl_is_that_of_all_its_files_in_order(kept: CrawlFiles, pieces: None) -> None:
+    index = await index_of(kept)
+    assert [line.split(b" ")[0][-1:] for line in index.splitlines()] == [b"a", b"b", b"b", b"b", b"c", b"d"]
     (place,) = places_of(index, "http://site.example/c")
     assert place.filename == "weft-5-8-1-00000.warc.gz"
+    check_fits(index, {each.name: await kept.get(5, each.name) for each in await kept.all(5)}, 6)
+
+
+async def test_the_index_of_all_files_as_one_fits_that_one(kept: CrawlFiles, pieces: None) -> None:
+    listed = await kept.all(5)
+    whole = b"".join([await kept.get(5, each.name) for each in listed])
+    assert sum(each.size for each in listed) == len(whole)
+    check_fits(await index_of(kept, "site.warc.gz"), {"site.warc.gz": whole}, 6)
+
+
+@pytest.mark.parametrize("line", [b"", b"a", b"a 1 {}", b"a 1 {", b'a 1 {"offset":"x"}'])
+def test_a_line_that_leads_nowhere_is_left_out(line: bytes) -> None:
+    assert moved(line, "site.warc.gz", 7) == b""
+
+
+async def test_a_file_without_an_index_moves_those_after_it(kept: CrawlFiles, tmp_path: Path) -> None:
+    if (tmp_path / "blobs").exists():
+        (tmp_path / "blobs/crawls/5/warc/weft-5-7-1-00000.cdxj").unlink()
+        whole = b"".join([await kept.get(5, each.name) for each in await kept.all(5)])
+        check_fits(await index_of(kept, "site.warc.gz"), {"site.warc.gz": whole}, 3)
 
 
 async def test_a_file_is_given_piece_by_piece(kept: CrawlFiles, monkeypatch: pytest.MonkeyPatch) -> None:

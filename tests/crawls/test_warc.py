@@ -8,6 +8,7 @@ import hashlib
 import warnings
 import zlib
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,8 +193,14 @@ def test_addresses_of_one_host_stand_together_in_an_index(url: str, key: str) ->
     assert surt(url) == key
 
 
-def test_indexes_are_merged_in_order() -> None:
-    assert list(merged([[b"a 1\n", b"c 1\n"], [b"b 1\n", b"d 1\n"]])) == [b"a 1\n", b"b 1\n", b"c 1\n", b"d 1\n"]
+async def test_indexes_are_merged_in_order() -> None:
+    async def index(*pieces: list[bytes]) -> AsyncIterator[list[bytes]]:
+        for piece in pieces:
+            yield piece
+
+    indexes = [index([b"a 1\n"], [b"c 1\n", b"e 1\n"]), index(), index([b"b 1\n", b"d 1\n"], [])]
+    lines = [line async for line in merged(indexes)]
+    assert lines == [b"a 1\n", b"b 1\n", b"c 1\n", b"d 1\n", b"e 1\n"]
 
 
 @pytest.mark.parametrize("lost", [1, 500, 3_000])

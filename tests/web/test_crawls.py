@@ -37,7 +37,8 @@ async def test_the_list_shows_how_far_crawls_are(app: App, surfer: Surfer) -> No
     page = (await surfer.get("/crawls")).text
     row = page.split('id="crawl-1"')[1].split("</tr>")[0]
     assert "site.example" in row
-    assert ">4<" in row
+    assert '<progress max="4" value="4"' in row  # of which one failed
+    assert ">3<" in row
     assert (await surfer.get("/crawls?state=paused")).text.count('id="crawl-') == 0
     assert (await surfer.get("/crawls?state=nonsense")).status == 422
 
@@ -52,6 +53,17 @@ async def test_the_page_of_a_crawl_tells_who_does_it_and_what_was_left_out(app: 
     assert "a calendar that does not end" in page
     told = (await surfer.get("/crawls/1.json")).text
     assert '"is_trap":true' in told
+
+
+async def test_what_failed_is_not_tried_again_without_a_budget(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app, budget={"bytes": 100}))
+    await share.fetch(pages=2, failed=1)
+    assert (await share.turn(Turn(hosts=1))).stop == "done"
+    page = await pressed(surfer, 1, "requeue")
+    assert page.status == 409
+    assert "rawl 1 is over and cannot go on: its 100 bytes are used up; begin a new one" in html.unescape(page.text)
+    assert (await app.crawls.counts(1)).failed == 1
 
 
 async def test_it_is_told_in_one_sentence_why_an_address_is_not_crawled(app: App, surfer: Surfer) -> None:

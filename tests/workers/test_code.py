@@ -54,6 +54,9 @@ class CountingBlobs:
     async def keys(self, folder: str) -> list[str]:
         return sorted(key for key in self.kept if key.startswith(f"{folder}/"))
 
+    async def sizes(self, folder: str) -> dict[str, int]:
+        return {key: len(self.kept[key]) for key in await self.keys(folder)}
+
     def deploy(self, data: bytes, root: str = "") -> Code:
         self.kept[code_key(digest(data))] = data
         return code_of(data, root=root)

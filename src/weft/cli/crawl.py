@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,9 +128,15 @@ def _put(told: dict[str, Any], given: dict[str, Any], part: str = "", *, keep_ze
 
 
 def _address(text: str) -> str:
-    """What a person types is https where nothing else is said."""
+    """What a person types is https where nothing else is said; a word that may be anything is not tried for minutes."""
     text = text.strip()
-    return text if "://" in text else f"https://{text}"
+    if "://" in text:
+        return text
+    host = re.split("[/?#]", text)[0].rpartition("@")[2]
+    if not (host.startswith("[") or "." in host or host.partition(":")[0].lower() == "localhost"):
+        allowed = "it must be an address, such as https://site.example; before the name of a host here write http://"
+        raise Invalid("URL", text, allowed)
+    return f"https://{text}"
 
 
 def _lines(file: str | None) -> list[str]:

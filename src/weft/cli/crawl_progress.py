@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -29,6 +30,7 @@ WINDOW = 10
 """Of how many looks the speed is the average."""
 WIDE = 100
 """Columns of a terminal that has room for the time that has passed, beside the time that is left."""
+WAITS = "waits for a worker"
 SHOWN_TRAPS = 5
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 INTERRUPTED = 130
@@ -157,11 +159,14 @@ def _view() -> Bar | Lines:
 
 def standing(report: Report, rate: float) -> str:
     """How far a crawl is, on one line."""
-    counts = report.counts
-    if not report.pages and not any(share.state == "running" for share in report.shares):
-        return "waits for a worker"
-    parts = [f"{report.pages:,} pages", f"{rate:.1f}/s", f"{counts.queued + counts.leased:,} queued"]
-    parts += [many(counts.hosts, "host"), many(counts.failed, "error"), size(counts.size)]
+    counts, is_running = report.counts, any(share.state == "running" for share in report.shares)
+    if not report.pages and not is_running:
+        return WAITS
+    parts = [f"{counts.done:,} pages", *([f"{rate:.1f}/s"] if is_running else [])]
+    parts += [f"{counts.queued + counts.leased:,} queued", many(counts.hosts, "host")]
+    parts += [many(counts.failed, "error"), size(counts.size)]
+    if not is_running:
+        return ", ".join([*parts, WAITS])
     left = report.left / rate if rate > 0 else None
     return ", ".join(parts + ([f"{span(left)} left"] if left else []))
 
@@ -199,12 +204,12 @@ def summary(report: Report) -> str:
         lines.append(f"and {len(traps) - SHOWN_TRAPS} more: `weft crawls skips {crawl.id} --traps`")
     if counts.done:
         name = crawl.spec.dataset if crawl.project == "default" else f"{crawl.project}/{crawl.spec.dataset}"
-        raw = f"; raw: `weft crawls export {crawl.id} --warc`" if crawl.spec.keeping.warc else ""
+        raw = f"; raw: `weft crawls export {crawl.id} --warc --to site.warc.gz`" if crawl.spec.keeping.warc else ""
         lines.append(f"pages: `weft items {name}` or `weft crawls export {crawl.id}`{raw}")
     return "\n".join(lines)
 
 
-def report_text(report: Report) -> str:
+def report_text(report: Report, troubles: Sequence[str] = ()) -> str:
     """All that ``weft crawls show`` says."""
     crawl, counts = report.crawl, report.counts
     left = report.seconds_left
@@ -227,7 +232,7 @@ def report_text(report: Report) -> str:
     shares = [(each.run_id, each.state, each.worker, each.pages, each.reason) for each in report.shares]
     skips = [(each.count, each.reason, sentence(each.reason)) for each in report.skips]
     traps = [(each.count, each.host + each.pattern, each.example) for each in report.traps]
-    parts = [head, table(("RUN", "STATE", "WORKER", "PAGES", "WHY"), shares)]
+    parts = [head, "\n".join(troubles), table(("RUN", "STATE", "WORKER", "PAGES", "WHY"), shares)]
     parts += [table(("LEFT OUT", "REASON", "WHY"), skips), table(("TRAPPED", "PATTERN", "EXAMPLE"), traps)]
     return "\n\n".join(part for part in parts if part)
 

@@ -48,12 +48,22 @@ class Troubles:
         return trouble != before or not line.endswith(LATER)
 
 
+def lines(hosts: Iterable[KnownHost], shares: Sequence[Share]) -> list[str]:
+    """What holds up a crawl just now, a line for each host."""
+    return [line for each in hosts if (line := held_line(each, shares) or trouble_line(each))]
+
+
 def held_line(known: KnownHost, shares: Sequence[Share]) -> str:
-    """Such as: site.example was held by run 7, whose worker is gone; free at 12:31:05."""
+    """Such as: site.example was held by run 7, which was cut off; free at 12:31:05."""
+    words = cut_off(known, shares)
+    return escaped(f"{known.host} {words}") if words else ""
+
+
+def cut_off(known: KnownHost, shares: Sequence[Share]) -> str:
     if known.leased_until <= now() + SOON or not left_behind(known.holder, shares):
         return ""
     run = known.holder.partition(":")[0]
-    return escaped(f"{known.host} was held by run {run}, whose worker is gone; free {_clock_time(known.leased_until)}")
+    return f"was held by run {run}, which was cut off; free {_clock_time(known.leased_until)}"
 
 
 def trouble_line(known: KnownHost) -> str:

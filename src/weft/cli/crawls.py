@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,12 +13,12 @@ from weft.cli.session import ask
 from weft.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from weft.app import App
-    from weft.crawl_ports import Counts
+    from weft.crawl_ports import Counts, KnownHost
     from weft.crawls.model import Crawl
-    from weft.items.model import Row
+    from weft.crawls.report import Report
 
 app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="Crawls of whole sites.")
 
@@ -65,10 +65,15 @@ def list_(
 def show(context: typer.Context, crawl: Number) -> None:
     """Show a crawl: how far it is, how fast, who does it, and what was left out."""
     from weft.cli.crawl_progress import report_text
+    from weft.cli.crawl_troubles import LOOKED_AT, lines
     from weft.documents.crawls import report_document
 
-    found = ask(context, lambda weft: weft.crawls.report(crawl))
-    answer(context, report_document(found), lambda: report_text(found))
+    async def look(weft: App) -> tuple[Report, list[KnownHost]]:
+        return await weft.crawls.report(crawl), await weft.crawls.hosts(crawl, limit=LOOKED_AT)
+
+    found, known = ask(context, look)
+    troubles = lines(known, found.shares) if found.crawl.state == STATES[0] else []
+    answer(context, report_document(found), lambda: report_text(found, troubles))
 
 
 @app.command(cls=Command)
@@ -108,16 +113,20 @@ def _changed(context: typer.Context, change: Callable[[App], Awaitable[Crawl]], 
 @app.command(cls=Command)
 def hosts(context: typer.Context, crawl: Number, limit: Limit = 100) -> None:
     """List the hosts of a crawl: how much of each is done, and until when it is left alone."""
+    from weft.cli.crawl_troubles import cut_off
     from weft.clock import now
     from weft.crawls import trouble
     from weft.documents.crawls import host_document
 
-    found = ask(context, lambda weft: weft.crawls.hosts(crawl, limit=limit))
+    async def look(weft: App) -> tuple[list[KnownHost], Report]:
+        return await weft.crawls.hosts(crawl, limit=limit), await weft.crawls.report(crawl)
+
+    found, report = ask(context, look)
     rows = [
         (
             *(each.host, each.counts.done, each.counts.failed, each.counts.queued + each.counts.leased),
             *(each.counts.skipped, each.holder, ago(each.next_at) if each.next_at > now() else "now"),
-            trouble.told(each),
+            cut_off(each, report.shares) or trouble.told(each),
         )
         for each in found
     ]
@@ -194,8 +203,20 @@ def requeue(
     state: Annotated[str, typer.Option(metavar="STATE", help="failed or skipped.")] = "failed",
 ) -> None:
     """Put every address that failed, or was skipped, back in line."""
-    count = ask(context, lambda weft: weft.crawls.requeue(crawl, state), changes=True)
-    answer(context, {"count": count}, lambda: f"{count} addresses of crawl {crawl} are in line again")
+
+    async def work(weft: App) -> tuple[int, Crawl]:
+        return await weft.crawls.requeue(crawl, state), await weft.crawls.get(crawl)
+
+    count, found = ask(context, work, changes=True)
+    answer(context, {"count": count}, lambda: _requeued(count, state, found))
+
+
+def _requeued(count: int, state: str, crawl: Crawl) -> str:
+    if not count:
+        return f"no address of crawl {crawl.id} is {state}, so that none is in line again"
+    many = "1 address" if count == 1 else f"{count:,} addresses"
+    onward = "it goes on" if crawl.state == "active" else f"it is {crawl.state}: `weft crawls resume {crawl.id}`"
+    return f"{many} of crawl {crawl.id} {'is' if count == 1 else 'are'} in line again; {onward}"
 
 
 @app.command(cls=Command)
@@ -220,56 +241,26 @@ def export(
     ] = "jsonl",
     fields: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields, in this order.")] = None,
     warc: Annotated[bool, typer.Option("--warc", help="The raw exchanges instead, as one WARC file.")] = False,
-    cdxj: Annotated[bool, typer.Option("--cdxj", help="The index of the raw exchanges instead.")] = False,
+    cdxj: Annotated[bool, typer.Option("--cdxj", help="The index of that WARC file instead.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of raw exchanges: write them there, and their index beside it.")
+    ] = None,
 ) -> None:
     """Print what a crawl has found: its pages as items, or the raw exchanges."""
+    from weft.cli import crawl_export
     from weft.cli.items import FORMATS
 
     _one_of("--format", format, FORMATS)
+    if to is not None:
+        if not warc:
+            raise Invalid("--to", str(to), "it goes with --warc; anything else is printed")
+        ask(context, lambda weft: crawl_export.write_pair(weft, crawl, to))
+        return
     if warc or cdxj:
-        ask(context, lambda weft: _write_raw(weft, crawl, index=cdxj))
+        ask(context, lambda weft: crawl_export.write_raw(weft, crawl, index=cdxj))
         return
     names = tuple(each.strip() for each in fields.split(",") if each.strip()) if fields else ()
-    ask(context, lambda weft: _write_items(weft, crawl, format, names))
-
-
-async def _write_raw(weft: App, crawl: int, *, index: bool) -> None:
-    if index:
-        sys.stdout.buffer.write(await weft.crawls.files.index(crawl))
-    else:
-        files = await weft.crawls.files.all(crawl)
-        if not files:
-            note(f"crawl {crawl} {await _why_no_file(weft, crawl)}")
-        for each in files:
-            async for part in weft.crawls.files.parts(crawl, each.name):
-                sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
-
-
-async def _why_no_file(weft: App, crawl: int) -> str:
-    if not (await weft.crawls.get(crawl)).spec.keeping.warc:
-        return "keeps no raw pages: it was told not to"
-    return "has no WARC file yet: one is kept once it is full, or its run has ended"
-
-
-async def _write_items(weft: App, crawl: int, format: str, fields: tuple[str, ...]) -> None:
-    from weft.items.export.formats import Format, exported
-    from weft.items.export.selected import source_of
-
-    shares = (await weft.crawls.report(crawl)).shares
-    runs = sorted(share.run_id for share in shares)
-    async for piece in exported(Format(format), source_of(lambda: _rows(weft, runs), ids=False), fields):
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
-
-
-async def _rows(weft: App, runs: list[int]) -> AsyncIterator[Row]:
-    """The items of every run that did a share."""
-    from weft.items.model import Selection
-
-    for run_id in runs:
-        async for row in weft.items.rows(Selection(run_id=run_id, all_attempts=True)):
-            yield row
+    ask(context, lambda weft: crawl_export.write_items(weft, crawl, format, names))
 
 
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +54,7 @@ def serve(
     loaded = settings("serve", config, **flags, scrapyd_port=scrapyd_port)
     listens = "gateway" in chosen and (loaded.port or loaded.scrapyd_port)
     with asyncio.Runner(loop_factory=_loop if listens else None) as runner:
-        runner.run(_serve(loaded, chosen, examples=examples))
+        runner.run(_serve(loaded, chosen, examples=examples, announced=supervised))
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -70,12 +71,14 @@ def _roles(text: str) -> set[str]:
     return chosen
 
 
-async def _serve(config: Config, roles: set[str], *, examples: bool) -> None:
+async def _serve(config: Config, roles: set[str], *, examples: bool, announced: bool) -> None:
     app = await open_when_ready(config)
     intake = open_intake(app) if "intake" in roles else []
     stopped = asyncio.Event()
     on_stop(stopped.set)
     servers = await _listen(app, demo=examples) if "gateway" in roles else []
+    if announced:
+        _announce(config)
     if servers:
         await _see_to(partial(welcome, app), stopped)
     if examples:
@@ -116,6 +119,15 @@ async def _listen(app: App, *, demo: bool) -> list[Server]:
         await servers[-1].start(config.host, config.scrapyd_port)
         log.info("weft answers as Scrapyd", extra={"host": config.host, "port": config.scrapyd_port})
     return servers
+
+
+def _announce(config: Config) -> None:
+    """Say for ``weft up`` where it answers: who listens knows it, since another weft may answer at that port."""
+    answers = f" and answers as Scrapyd on port {config.scrapyd_port}" if config.scrapyd_port else ""
+    if config.port:
+        answers = f" and answers on {config.address}; open that in a browser, or {config.address}/docs for the API"
+    with suppress(OSError):  # nobody has to listen
+        typer.echo(f"weft runs on {config.folder}{answers}. Ctrl-C ends it.")
 
 
 async def _see_to(act: Callable[[], Awaitable[object]], stopped: asyncio.Event) -> None:

@@ -17,8 +17,6 @@ from weft.logs import set_up
 from weft.settings import load
 from weft.workers.supervisor import Role, Supervisor
 
-LOOPBACK, EVERYWHERE = "127.0.0.1", ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
-LOOK_SECONDS = 0.1
 THIS_MACHINE = "127.0.0.0/8,::1/128"
 """What may be fetched from although it is not public, unless that is set: the demo site is here."""
 NOT_FOR_WORKERS = ("WEFT_ADMIN_PASSWORD", "WEFT_INTAKE")
@@ -52,34 +50,8 @@ async def _up(config: Config, *, examples: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (2, 15):
         loop.add_signal_handler(number, supervisor.stop)
-    announcing = asyncio.create_task(_announce(config))
     await supervisor.run()
-    announcing.cancel()
     return 78 if supervisor.misconfigured else 0
-
-
-async def _announce(config: Config) -> None:
-    """Say where weft answers, once it does."""
-    host = LOOPBACK if config.host in EVERYWHERE else config.host
-    for port in filter(None, (config.port, config.scrapyd_port)):
-        while not await _answers(host, port):  # noqa: ASYNC110 - that is another process
-            await asyncio.sleep(LOOK_SECONDS)
-    typer.echo(f"weft runs on {config.folder}{_addresses(config)}. Ctrl-C ends it.")
-
-
-async def _answers(host: str, port: int) -> bool:
-    try:
-        _, line = await asyncio.open_connection(host, port)
-    except OSError:
-        return False
-    line.close()
-    return True
-
-
-def _addresses(config: Config) -> str:
-    if not config.port:
-        return f" and answers as Scrapyd on port {config.scrapyd_port}" if config.scrapyd_port else ""
-    return f" and answers on {config.address}; open that in a browser, or {config.address}/docs for the API"
 
 
 def roles(config: Config, *, examples: bool) -> list[Role]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -15,6 +15,7 @@ from weft.workers.link import trusted
 
 ANSWER_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
+PIECE = 1 << 20
 MOST_SEEN = 10_000
 """Of how many definitions it is remembered what they were."""
 
@@ -96,6 +97,21 @@ class Connection:
         self._remember(method, parts, etag)
         return answer if kind is bytes else self._decoded(answer, kind)
 
+    async def pieces(self, *path: object, **query: Any) -> AsyncIterator[bytes]:
+        """The same for an answer that may be larger than anybody's memory."""
+        asked = urlencode({name: _text(value) for name, value in query.items() if value not in (None, "")})
+        address = self.url + "/v1/" + "/".join(quote(str(part), safe="") for part in path)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
+        told: dict[str, Any] = {"headers": self._headers, "ssl": self._ssl, "timeout": timeout}
+        try:
+            async with self._opened().get(f"{address}?{asked}", allow_redirects=False, **told) as answer:
+                if answer.status >= 300:
+                    raise self._refusal(answer.status, await answer.read())
+                async for piece in answer.content.iter_chunked(PIECE):
+                    yield piece
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+
     def forget(self, *beginning: str) -> None:
         """Change what is at these addresses whatever others have made of it since it was read here."""
         self._seen = {parts: etag for parts, etag in self._seen.items() if parts[: len(beginning)] != beginning}
@@ -107,16 +123,19 @@ class Connection:
     async def _once(
         self, method: str, address: str, data: Any, headers: Mapping[str, str], seconds: float
     ) -> tuple[int, str, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(trust_env=True)
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         try:
-            async with self._session.request(
+            async with self._opened().request(
                 method, address, data=data, headers=headers, ssl=self._ssl, allow_redirects=False, timeout=timeout
             ) as answer:
                 return answer.status, answer.headers.get("ETag", ""), await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
             raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(trust_env=True)
+        return self._session
 
     def _as_seen(self, method: str, parts: tuple[str, ...]) -> dict[str, str]:
         seen = self._seen.get(_definition(parts)) if method in ("PUT", "PATCH", "DELETE") else None

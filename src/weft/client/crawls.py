@@ -14,6 +14,7 @@ from weft.crawl_ports import Counts, Known, KnownHost
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.model import Crawl, Skip
 from weft.crawls.report import Beat, Report, Share, SkipSum, WarcFile, Why
+from weft.crawls.trouble import kept
 from weft.documents.crawls import (
     BeatDocument,
     CountsDocument,
@@ -144,12 +145,11 @@ class RemoteCrawlFiles:
         data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "warcs", name)
         return data
 
-    async def parts(self, crawl_id: int, name: str) -> AsyncIterator[bytes]:
-        yield await self.get(crawl_id, name)
+    def parts(self, crawl_id: int, name: str) -> AsyncIterator[bytes]:
+        return self._connection.pieces("crawls", crawl_id, "warcs", name)
 
-    async def index(self, crawl_id: int) -> bytes:
-        data: bytes = await self._connection.get(bytes, "crawls", crawl_id, "cdxj")
-        return data
+    def index(self, crawl_id: int, joined_as: str = "") -> AsyncIterator[bytes]:
+        return self._connection.pieces("crawls", crawl_id, "cdxj", joined_as=joined_as)
 
 
 def _crawl(document: CrawlDocument, spec: Mapping[str, Any] | None = None) -> Crawl:
@@ -175,10 +175,8 @@ def _known(document: UrlDocument) -> Known:
 
 
 def _host(document: HostDocument) -> KnownHost:
-    counts, next_at = _counts(document.counts), at(document.next_at) or 0
-    return KnownHost(
-        document.host, counts, next_at, leased_until=at(document.leased_until) or 0, holder=document.holder
-    )
+    counts, next_at, until = _counts(document.counts), at(document.next_at) or 0, at(document.leased_until) or 0
+    return KnownHost(document.host, counts, next_at, kept(document.trouble), until, document.holder)
 
 
 def _value(kind: type[T], document: BeatDocument | ShareDocument | WarcDocument | WhyDocument) -> T:

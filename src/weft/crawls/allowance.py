@@ -19,6 +19,8 @@ class Allowance:
 
     until: Moment
     out_of_reach: bool = False
+    why: str = ""
+    """The reason, where it is out of reach and the whole host is to blame."""
     _rules: weakref.ref[Rules] | None = None
 
     def counts(self, at: Moment) -> bool:
@@ -44,7 +46,7 @@ class Allowances:
         if kept is None:
             return None
         if kept.found == UNREACHABLE:
-            return Allowance(kept.again_at, out_of_reach=True) if kept.again_at > at else None
+            return Allowance(kept.again_at, out_of_reach=True, why=kept.why) if kept.again_at > at else None
         if kept.at + self._age <= at:
             return None
         if kept.found == NONE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -43,9 +43,38 @@ def _turned(host: str) -> str:
     return ",".join(reversed(name.removeprefix("www.").split("."))) + colon + port
 
 
-def merged(indexes: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """The lines of several indexes as one, in order. Each of them is in order itself."""
-    return heapq.merge(*indexes)
+def moved(line: bytes, filename: str, before: int) -> bytes:
+    """The line of a record that is in another file, where so many bytes come before those of its own.
+
+    Empty: the line leads nowhere, since whoever has made it did not follow the form.
+    """
+    try:
+        place, (key, stamp, _) = place_of(line), line.split(b" ", 2)
+        place = msgspec.structs.replace(place, offset=str(int(place.offset) + before), filename=filename)
+    except (msgspec.MsgspecError, ValueError, IndexError):
+        return b""
+    return b"%b %b %b\n" % (key, stamp, _encode(place))
+
+
+async def merged(indexes: Sequence[AsyncIterator[list[bytes]]]) -> AsyncIterator[bytes]:
+    """The lines of several indexes as one, in order. Each of them comes in pieces, and is in order itself."""
+    lines = [_one_by_one(index) for index in indexes]
+    first = [(await anext(each, b""), number) for number, each in enumerate(lines)]
+    waiting = [each for each in first if each[0]]
+    heapq.heapify(waiting)
+    while waiting:
+        line, number = waiting[0]
+        yield line
+        if following := await anext(lines[number], b""):
+            heapq.heapreplace(waiting, (following, number))
+        else:
+            heapq.heappop(waiting)
+
+
+async def _one_by_one(index: AsyncIterator[list[bytes]]) -> AsyncIterator[bytes]:
+    async for lines in index:
+        for line in lines:
+            yield line
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -60,11 +89,11 @@ class Place(msgspec.Struct, frozen=True):
     filename: str
 
 
+def place_of(line: bytes) -> Place:
+    return msgspec.json.decode(line.split(b" ", 2)[2], type=Place)
+
+
 def places_of(index: bytes, url: str) -> list[Place]:
     """Every record of an address in an index, oldest first."""
     wanted = surt(url).encode() + b" "
-    return [
-        place
-        for line in index.splitlines()
-        if line.startswith(wanted) and (place := msgspec.json.decode(line.split(b" ", 2)[2], type=Place)).url == url
-    ]
+    return [place for line in index.splitlines() if line.startswith(wanted) and (place := place_of(line)).url == url]

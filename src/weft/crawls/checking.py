@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,8 @@ from weft.access.model import NAME
 from weft.addresses import Guard, RefusedAddress
 from weft.crawl_spec import CrawlSpec
 from weft.crawls.model import Policy
-from weft.errors import Invalid
+from weft.crawls.reasons import sentence
+from weft.errors import NOT_SHOWN, Invalid
 from weft.fetching.urls import canonical, host_of
 
 _CONTACT = re.compile(r"[^@\s<>()]+@[^@\s<>()]+|https?://[^\s<>()]+", re.ASCII)
@@ -46,8 +47,8 @@ def check_contact(contact: str) -> None:
     if not contact:
         raise Invalid(
             "fetching.contact",
-            "nothing",
-            "those who are crawled must be able to reach somebody: give a mail or web address, "
+            NOT_SHOWN,
+            "those who are crawled must be able to reach somebody; give a mail or web address (--contact), "
             "or set crawl_contact once for all crawls",
         )
     if not _CONTACT.fullmatch(contact):
@@ -88,6 +89,13 @@ def name_of(name: str, spec: CrawlSpec) -> str:
 def check_name(field: str, name: str) -> None:
     if not NAME.fullmatch(name):
         raise Invalid(field, name, "it must be letters, digits, '.', '_' and '-', at most 100, begun with no sign")
+
+
+def check_reason(reason: str, crawl_id: int, there: Sequence[str]) -> None:
+    """Refuse a name that is none of a reason; ``there`` are those that the crawl has."""
+    if sentence(reason) == reason and reason not in there:
+        has = f"has {', '.join(sorted(there))}" if there else "has left out nothing yet"
+        raise Invalid("reason", reason, f"there is none of that name, and crawl {crawl_id} {has}")
 
 
 def share_spec(spec: CrawlSpec, crawl_id: int) -> dict[str, Any]:

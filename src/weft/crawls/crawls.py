@@ -13,8 +13,8 @@ from weft.addresses import Guard
 from weft.clock import Clock
 from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Frontier, Known, KnownHost
 from weft.crawl_spec import CrawlSpec
-from weft.crawls import list_store, pace, store
-from weft.crawls.checking import check_address, check_name, checked, name_of, share_spec
+from weft.crawls import list_store, pace, standing, store
+from weft.crawls.checking import check_address, check_name, check_reason, checked, name_of, share_spec
 from weft.crawls.counting import Counting
 from weft.crawls.feeding import give
 from weft.crawls.files import CrawlFiles
@@ -140,8 +140,7 @@ class Crawls:
 
         def look(tx: Transaction) -> Report:
             shares = list_store.shares(tx, crawl)
-            live = [share.run_id for share in shares if share.finished_at is None]
-            courses = list_store.courses(tx, live)
+            courses = list_store.courses(tx, [share.run_id for share in shares if share.finished_at is None])
             return Report(
                 crawl=crawl,
                 counts=counts,
@@ -160,7 +159,8 @@ class Crawls:
         def look(tx: Transaction) -> list[Beat]:
             shares = list_store.shares(tx, crawl)
             courses = list_store.courses(tx, [share.run_id for share in shares])
-            return pace.beats(courses, crawl.created_at, crawl.ended_at or self._clock())
+            end = crawl.ended_at or pace.told_until(courses.values(), self._clock())
+            return pace.beats(courses.values(), crawl.created_at, end)
 
         return await self._db.read(look)
 
@@ -177,9 +177,8 @@ class Crawls:
             crawl, at = _held(tx, crawl_id), self._clock()
             ended_at = at if state == STOPPED else None
             if not store.change_state(tx, crawl_id, before, state, reason, ended_at):
-                raise Conflict(
-                    f"crawl {crawl_id} is {_standing(crawl)}; only one that is {_either(before)} can be {state}"
-                )
+                may = f"only one that is {standing.either(before)} can be {state}"
+                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; {may}")
             kind = "crawl_paused" if state == PAUSED else "crawl_finished"
             data = {"crawl": crawl_id, "reason": reason}
             events.append(tx, [Fact(kind, crawl.project, crawl.run_id, None, data)], at)
@@ -197,7 +196,7 @@ class Crawls:
         def work(tx: Transaction) -> None:
             crawl, at = _held(tx, crawl_id), self._clock()
             if not store.change_state(tx, crawl_id, [PAUSED, STOPPED], ACTIVE, "", None):
-                raise Conflict(f"crawl {crawl_id} is {_standing(crawl)}; only one that is paused or stopped can go on")
+                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; only one paused or stopped can go on")
             self.go_on(tx, crawl, by)
             events.append(tx, [Fact("crawl_resumed", crawl.project, crawl.run_id, None, {"crawl": crawl_id})], at)
             tell(tx, before={"state": crawl.state}, after={"state": ACTIVE})
@@ -215,7 +214,7 @@ class Crawls:
     ) -> list[Known]:
         """Addresses that the crawl knows."""
         if state and state not in STATES:
-            raise Invalid("state", state, f"it must be {_either(STATES)}")
+            raise Invalid("state", state, f"it must be {standing.either(STATES)}")
         await self.get(crawl_id)
         return await self._frontier.urls(crawl_id, state, host, after, limit)
 
@@ -228,9 +227,14 @@ class Crawls:
     ) -> list[Skip]:
         """What was left out, by reason, host and pattern, the most first."""
         await self.get(crawl_id)
-        return await self._db.read(
-            lambda tx: list_store.skips_of(tx, crawl_id, reason=reason, traps=traps, limit=limit)
-        )
+
+        def look(tx: Transaction) -> list[Skip]:
+            found = list_store.skips_of(tx, crawl_id, reason=reason, traps=traps, limit=limit)
+            if not found and reason:
+                check_reason(reason, crawl_id, [each.reason for each in list_store.skip_sums(tx, crawl_id)])
+            return found
+
+        return await self._db.read(look)
 
     async def why(self, crawl_id: int, url: str) -> Why:
         """Why an address is not crawled, in one sentence."""
@@ -243,7 +247,8 @@ class Crawls:
         crawl, guard = await self.get(crawl_id), Guard(self._policy.allowed_networks)
         spelled = [check_address(f"urls[{place}]", url, guard) for place, url in enumerate(urls)]
         if crawl.state == STOPPED:
-            raise Conflict(f"crawl {crawl_id} is {_standing(crawl)}; let it go on before you give it more")
+            raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; let it go on before you give it more")
+        await standing.check_budget(self._frontier, crawl, self._clock())
         new = await give(self._frontier, crawl, spelled, "fed")
         if crawl.state == FINISHED and new:
             await self._reopen(crawl)
@@ -254,6 +259,7 @@ class Crawls:
         if state not in (FAILED, SKIPPED):
             raise Invalid("state", state, f"it must be {FAILED} or {SKIPPED}")
         crawl = await self.get(crawl_id)
+        await standing.check_budget(self._frontier, crawl, self._clock(), known_hosts=True)
         count = await self._frontier.requeue(crawl_id, state)
         if crawl.state == FINISHED and count:
             await self._reopen(crawl)
@@ -275,7 +281,7 @@ class Crawls:
         def work(tx: Transaction) -> Crawl:
             crawl = _held(tx, crawl_id)
             if crawl.state in (ACTIVE, PAUSED):
-                raise Conflict(f"crawl {crawl_id} is {_standing(crawl)}; stop it first")
+                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; stop it first")
             list_store.forget(tx, crawl_id)
             tell(tx, before={"name": crawl.name, "urls": list(crawl.spec.urls[:10])})
             return crawl
@@ -290,11 +296,3 @@ def _held(tx: Transaction, crawl_id: int) -> Crawl:
     if found is None:
         raise NotFound("crawl", crawl_id)
     return found
-
-
-def _standing(crawl: Crawl) -> str:
-    return f"{crawl.state} ({crawl.reason})" if crawl.reason else crawl.state
-
-
-def _either(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

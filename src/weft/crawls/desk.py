@@ -17,7 +17,7 @@ from weft.access.secrets import Secrets
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_ports import Frontier, Kept, Turn, Turned
 from weft.crawl_spec import PAGE_KEY, CrawlSpec
-from weft.crawls import feeding, fruitless, store
+from weft.crawls import feeding, fruitless, standing, store
 from weft.crawls.model import ACTIVE, FINISHED, PAUSED, Crawl, CrawlTurn, CrawlTurned
 from weft.crawls.spider_keys import is_of_spider
 from weft.db.database import Database, Transaction
@@ -162,14 +162,11 @@ class Desk:
 
     async def _spent(self, crawl: Crawl) -> str:
         """Which budget is used up, in words; that of pages is the frontier's own to keep."""
-        budget, at = crawl.spec.budget, self._clock()
-        if budget.seconds and at - crawl.created_at > budget.seconds * SECOND:
-            return f"its time of {budget.seconds:g} s is used up"
-        if budget.bytes and at - self._looked_at.get(crawl.id, 0) > SPENT_EVERY:
+        at = self._clock()
+        if crawl.spec.budget.bytes and at - self._looked_at.get(crawl.id, 0) > SPENT_EVERY:
             self._looked_at[crawl.id] = at
-            if (await self._frontier.counts(crawl.id)).size >= budget.bytes:
-                return f"its {budget.bytes} bytes are used up"
-        return ""
+            return standing.outlived(crawl, at) or standing.outgrown(crawl, await self._frontier.counts(crawl.id))
+        return standing.outlived(crawl, at)
 
     async def _why_over(self, crawl: Crawl) -> str:
         """In words: that all is done, that nothing came of it, or that the pages which it may have are used up."""
@@ -178,7 +175,7 @@ class Desk:
         budget = crawl.spec.budget
         if not (budget.pages or budget.pages_per_host) or not (await self._frontier.counts(crawl.id)).queued:
             return "nothing is left"
-        return f"its budget of {budget.pages or budget.pages_per_host} pages is used up"
+        return standing.paged_out(crawl)
 
     async def _end(self, crawl: Crawl, reason: str) -> None:
         at = self._clock()

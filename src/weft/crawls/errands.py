@@ -64,7 +64,7 @@ class Errands:
         """The state, the reason and the pattern of an address that is not asked for; None: it is."""
         if allowance is not None:
             if allowance.out_of_reach:
-                return FAILED, "robots_unreachable", ""
+                return FAILED, allowance.why or "robots_unreachable", ""
             if held.manners.asks_too_much:
                 return SKIPPED, "crawl_delay", ""
             rules = allowance.rules
@@ -120,7 +120,8 @@ class Errands:
         elif problem.kind == "refused_address" and errand.hops == 0:
             self._keep(held, errand.origin, robots.NONE, "", steady())
         else:
-            self._out_of_reach(held, errand.origin, steady(), None)
+            why = problem.kind if problem.kind in robots.OF_THE_HOST and errand.hops == 0 else ""
+            self._out_of_reach(held, errand.origin, steady(), None, why)
 
     def _redirected(self, held: Held, errand: Errand, url: str, location: str, at: Moment) -> None:
         """Follow, as far as RFC 9309 asks for; who redirects further has no robots.txt."""
@@ -134,7 +135,7 @@ class Errands:
         large = len(text) > robots.LARGEST_KEPT
         self._remember(held, origin, KeptRobots(at, found, "" if large else text, large), text)
 
-    def _out_of_reach(self, held: Held, origin: str, at: Moment, wait: float | None) -> None:
+    def _out_of_reach(self, held: Held, origin: str, at: Moment, wait: float | None, why: str = "") -> None:
         """Nothing of the host is fetched until it is tried again; after enough tries what is wanted of it fails."""
         before = held.manners.state.robots.get(origin)
         tries = 1 + (before.tries if before is not None and before.found == robots.UNREACHABLE else 0)
@@ -143,7 +144,8 @@ class Errands:
             pause = max(pause, GIVEN_UP)
         else:
             held.manners.block(at + pause)
-        self._remember(held, origin, KeptRobots(at, robots.UNREACHABLE, tries=tries, again_at=at + pause), "")
+        kept = KeptRobots(at, robots.UNREACHABLE, tries=tries, again_at=at + pause, why=why)
+        self._remember(held, origin, kept, "")
 
     def _remember(self, held: Held, origin: str, kept: KeptRobots, text: str) -> None:
         known = held.manners.state.robots

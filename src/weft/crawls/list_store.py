@@ -153,10 +153,10 @@ def live_shares(tx: Transaction, crawl: Crawl) -> list[Share]:
     return [share for share in shares(tx, crawl) if share.finished_at is None]
 
 
-def courses(tx: Transaction, run_ids: Sequence[int]) -> list[list[Sample]]:
+def courses(tx: Transaction, run_ids: Sequence[int]) -> dict[tuple[int, int], list[Sample]]:
     """How each attempt of these runs went, oldest sample first; the last is how far it is now."""
     if not run_ids:
-        return []
+        return {}
     found: dict[tuple[int, int], list[Sample]] = {}
     kept = select(samples).where(samples.c.run_id.in_(run_ids)).order_by(samples.c.at)
     for row in tx.rows(kept):
@@ -167,7 +167,7 @@ def courses(tx: Transaction, run_ids: Sequence[int]) -> list[list[Sample]]:
         course = found.setdefault((row.run_id, row.attempt), [])
         if not course or newest.at > course[-1].at:
             course.append(newest)
-    return list(found.values())
+    return found
 
 
 def live_workers(tx: Transaction, since: Moment) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from weft.clock import SECOND, Moment
@@ -15,24 +15,33 @@ POINTS = 60
 """Into how many parts the time of a crawl is divided."""
 LATELY: Moment = 10 * SECOND
 """How far back one looks for the speed of now."""
+SILENT: Moment = 25 * SECOND
+"""A run that has told nothing for so long does nothing, as far as anybody knows; they tell every ten seconds."""
 
 Course = Sequence[Sample]
+Attempt = tuple[int, int]
+"""A run, and which attempt of it."""
 
 
-def now(shares: Sequence[Share], courses: Sequence[Course], at: Moment) -> float:
-    """Pages a second of all runs together in their last seconds; of those that have just begun, since then."""
-    if rate := sum(_newest_rate(course) for course in courses):
-        return rate
-    live = [share for share in shares if share.finished_at is None and share.started_at is not None]
-    return sum(share.pages * SECOND / max(at - (share.started_at or 0), SECOND) for share in live)
+def now(shares: Sequence[Share], courses: Mapping[Attempt, Course], at: Moment) -> float:
+    """Pages a second of all that runs, in its last seconds; of what has just begun, since then."""
+    running = [share for share in shares if share.state == "running"]
+    return sum(_rate(share, courses.get((share.run_id, share.attempt), ()), at) for share in running)
 
 
-def _newest_rate(course: Course) -> float:
-    if len(course) < 2:
+def _rate(share: Share, course: Course, at: Moment) -> float:
+    if not course or at - course[-1].at > SILENT:
         return 0.0
     last = course[-1]
-    before = next((each for each in reversed(course[:-1]) if last.at - each.at >= LATELY), course[0])
-    return max(0.0, (last.requests - before.requests) * SECOND / max(last.at - before.at, 1))
+    before = next((each for each in reversed(course) if last.at - each.at >= LATELY), None)
+    since, had = (share.started_at or last.at, 0) if before is None else (before.at, before.requests)
+    return max(0.0, (last.requests - had) * SECOND / max(last.at - since, SECOND))
+
+
+def told_until(courses: Iterable[Course], at: Moment) -> Moment:
+    """Up to when it is known how fast a crawl is that goes on: when its runs last told, or now if that is long ago."""
+    last = max((course[-1].at for course in courses if course), default=0)
+    return last if at - last <= SILENT else at
 
 
 def on_average(crawl: Crawl, counts: Counts) -> float:
@@ -41,7 +50,7 @@ def on_average(crawl: Crawl, counts: Counts) -> float:
     return (counts.done + counts.failed) * SECOND / passed if passed >= SECOND else 0.0
 
 
-def beats(courses: Sequence[Course], begin: Moment, end: Moment, points: int = POINTS) -> list[Beat]:
+def beats(courses: Iterable[Course], begin: Moment, end: Moment, points: int = POINTS) -> list[Beat]:
     """Pages a second in equal parts of the time; what came between two samples is spread evenly over their time."""
     width = max((end - begin) // points, SECOND)
     count = max(1, -(-(end - begin) // width))

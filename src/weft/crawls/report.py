@@ -78,6 +78,8 @@ class WarcFile:
 
     name: str
     has_index: bool
+    size: int = 0
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

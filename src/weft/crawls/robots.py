@@ -19,6 +19,8 @@ LARGEST_KEPT = 100_000
 """Characters of a robots.txt that goes with the host's state; a larger one is fetched anew by the next holder."""
 MOST_REDIRECTS = 5
 RULES, NONE, UNREACHABLE = "rules", "none", "unreachable"
+OF_THE_HOST = frozenset(("name", "connect", "tls"))
+"""Ways to have no answer that say more than that robots.txt could not be read: nothing of the host could be."""
 FIRST_AGAIN_SECONDS, LONGEST_AGAIN_SECONDS = 30.0, 3_600.0
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -41,6 +43,8 @@ class KeptRobots(msgspec.Struct, omit_defaults=True):
     """That found it out of reach, in a row."""
     again_at: Moment = 0
     """When it is worth asking for again, where it is out of reach."""
+    why: str = ""
+    """What is wrong with the whole host, where that is why it is out of reach: one of ``OF_THE_HOST``."""
 
 
 class Rules:

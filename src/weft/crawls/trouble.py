@@ -56,3 +56,8 @@ def told(known: KnownHost) -> str:
         return msgspec.json.decode(known.state, type=_Left).trouble
     except msgspec.MsgspecError:
         return ""
+
+
+def kept(trouble: str) -> str:
+    """A state of a host of which nothing else is known, for ``told``."""
+    return msgspec.json.encode(_Left(trouble)).decode() if trouble else ""

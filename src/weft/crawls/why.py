@@ -42,7 +42,7 @@ def _of_known(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) -
         tries = f"after {known.tries} tries" if known.tries > 1 else "and is not tried again"
         return f"it failed {tries}: {_reason(known)}"
     if known.state == LEASED:
-        return f"it is about to be fetched{f' by run {host.holder}' if host is not None and host.holder else ''}"
+        return f"it is about to be fetched{f' by run {run}' if (run := _holder(host)) else ''}"
     if known.state == QUEUED:
         return _of_queued(crawl, known, host, now)
     return _reason(known)
@@ -66,7 +66,12 @@ def _of_queued(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) 
             f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}{_trouble(known, host)}"
         )
     ahead = "" if host is None or host.counts.queued < 2 else f", one of {host.counts.queued} of its host"
-    return f"it is in line{ahead}"
+    return f"it is in line{ahead}" + (f"; run {run} holds its host" if (run := _holder(host)) else "")
+
+
+def _holder(host: KnownHost | None) -> str:
+    """The number of the run that holds it; empty: nobody."""
+    return "" if host is None else host.holder.partition(":")[0]
 
 
 def _trouble(known: Known, host: KnownHost) -> str:

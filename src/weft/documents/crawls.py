@@ -160,6 +160,8 @@ class WarcDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     has_index: bool
+    size: int = 0
+    """In bytes."""
 
 
 def crawl_document(crawl: Crawl, counts: Counts | None = None) -> CrawlDocument:

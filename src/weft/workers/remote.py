@@ -217,6 +217,9 @@ class RemoteBlobs:
     async def keys(self, folder: str) -> list[str]:
         raise NotAllowed("a remote worker lists no blobs")
 
+    async def sizes(self, folder: str) -> dict[str, int]:
+        raise NotAllowed("a remote worker lists no blobs")
+
     async def _put_piece(self, path: str, spool: LogSpool, offset: int) -> int:
         piece = spool.read(offset, wire.PIECE)
         path = f"{path}&offset={offset}&total={spool.size}"

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,6 +49,9 @@ class FileBlobs:
 
     async def keys(self, folder: str) -> list[str]:
         return await asyncio.to_thread(_keys, self._path(folder), self._root)
+
+    async def sizes(self, folder: str) -> dict[str, int]:
+        return await asyncio.to_thread(_sizes, self._path(folder), self._root)
 
     def _path(self, key: str) -> Path:
         return self._root.joinpath(*checked(key).split("/"))
@@ -117,6 +121,14 @@ def _delete(path: Path, root: Path) -> None:
 def _keys(folder: Path, root: Path) -> list[str]:
     files = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
     return sorted(file.relative_to(root).as_posix() for file in files if not file.name.startswith(INCOMING))
+
+
+def _sizes(folder: Path, root: Path) -> dict[str, int]:
+    found = {}
+    for key in _keys(folder, root):
+        with suppress(FileNotFoundError):  # It was deleted meanwhile.
+            found[key] = (root / key).stat().st_size
+    return found
 
 
 def _removed(folder: Path) -> bool:

@@ -66,9 +66,12 @@ class ObjectBlobs:
         await self._in_thread(lambda: self._store.delete(key))
 
     async def keys(self, folder: str) -> list[str]:
+        return list(await self.sizes(folder))
+
+    async def sizes(self, folder: str) -> dict[str, int]:
         checked(folder)
         return await self._in_thread(
-            lambda: sorted([each["path"] for page in self._store.list(folder) for each in page])
+            lambda: dict(sorted((each["path"], each["size"]) for page in self._store.list(folder) for each in page))
         )
 
     def _get(self, key: str) -> bytes | None:
