@@ -66,13 +66,14 @@ def show(context: typer.Context, crawl: Number) -> None:
     """Show a crawl: how far it is, how fast, who does it, and what was left out."""
     from weft.cli.crawl_progress import report_text
     from weft.cli.crawl_troubles import LOOKED_AT, lines
+    from weft.crawls.model import ACTIVE
     from weft.documents.crawls import report_document
 
     async def look(weft: App) -> tuple[Report, list[KnownHost]]:
         return await weft.crawls.report(crawl), await weft.crawls.hosts(crawl, limit=LOOKED_AT)
 
     found, known = ask(context, look)
-    troubles = lines(known, found.shares) if found.crawl.state == STATES[0] else []
+    troubles = lines(known, found.shares) if found.crawl.state == ACTIVE else []
     answer(context, report_document(found), lambda: report_text(found, troubles))
 
 
