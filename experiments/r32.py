@@ -31,7 +31,8 @@ from weft.runs.model import NewRun, RunSpec
 
 RED = "r32:keep_what_runs"
 DRAIN_SECONDS = 1.5
-SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 10.0, "heartbeat_seconds": 0.5}
+SETTINGS: dict[str, Any] = {"drain_seconds": DRAIN_SECONDS, "lease_seconds": 15.0, "heartbeat_seconds": 0.5}
+"""The lease is that of a new weft: in that time a gateway must be back, which is all that its far workers know."""
 SHORT, LONG = 0.2, 6.0
 """How long runs take: the short ones end while a worker drains, the long ones do not."""
 
@@ -172,12 +173,14 @@ def taken(tx: Transaction, worker: str, since: Moment, until: Moment) -> list[in
     return [row[0] for row in tx.rows(query)]
 
 
-def given_back(tx: Transaction) -> tuple[int, list[int]]:
-    """How many attempts of clients' runs were given back, and the runs that paid with a try or a loss."""
+def given_back(tx: Transaction) -> tuple[int, list[str]]:
+    """How many attempts of clients' runs were given back, and what became of those that cost a try or a loss."""
     runs, attempts = schema.runs, schema.attempts
     released = tx.value(select(func.count()).where(attempts.c.outcome == "released"))
     harmed = select(runs.c.id).where(runs.c.task == TASK, or_(runs.c.tries != 1, runs.c.losses != 0))
-    return int(released), [row[0] for row in tx.rows(harmed)]
+    query = select(attempts).where(attempts.c.run_id.in_(harmed), attempts.c.outcome != "released")
+    found = [f"run {row.run_id} on {row.worker}: {row.outcome}, {row.reason}" for row in tx.rows(query)]
+    return int(released), found
 
 
 def done_far_away(tx: Transaction) -> int:
