@@ -57,11 +57,12 @@ def test_a_line_that_leads_nowhere_is_left_out(line: bytes) -> None:
     assert moved(line, "site.warc.gz", 7) == b""
 
 
-async def test_a_file_without_an_index_moves_those_after_it(kept: CrawlFiles, tmp_path: Path) -> None:
-    if (tmp_path / "blobs").exists():
-        (tmp_path / "blobs/crawls/5/warc/weft-5-7-1-00000.cdxj").unlink()
-        whole = b"".join([await kept.get(5, each.name) for each in await kept.all(5)])
-        check_fits(await index_of(kept, "site.warc.gz"), {"site.warc.gz": whole}, 3)
+async def test_a_file_without_an_index_moves_those_after_it(kept: CrawlFiles) -> None:
+    await kept._blobs.delete("crawls/5/warc/weft-5-7-1-00000.cdxj")
+    listed = await kept.all(5)
+    assert [each.has_index for each in listed] == [False, True]
+    whole = b"".join([await kept.get(5, each.name) for each in listed])
+    check_fits(await index_of(kept, "site.warc.gz"), {"site.warc.gz": whole}, 3)
 
 
 async def test_a_file_is_given_piece_by_piece(kept: CrawlFiles, monkeypatch: pytest.MonkeyPatch) -> None:
