@@ -1,10 +1,13 @@
 """What tests share: servers, an empty database of each kind, a clock that the test sets, and an app on them.
 
-Each server is started when the first test asks for it, and ended with the session.
+Each server is started when the first test of the run asks for it, used by all test processes, and ended with the run.
+A test that kills, pauses or empties a server starts one of its own.
 """
 
 import os
+import resource
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -29,10 +32,14 @@ from sqlalchemy import (
     text,
     union_all,
 )
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from tests import servers
+from tests import selection, servers
+from tests.scheduling import Scheduler, sort_long_first
 from tests.servers import server
+from tests.servers.dynamodb import DYNAMODB
+from tests.servers.kinds import MARIADB, POSTGRESQL, RABBITMQ, REDIS
+from tests.servers.s3 import S3
+from tests.servers.shared import TestRun, shared
 from tests.statements import share_everywhere
 from weft.app import App, open_app
 from weft.clock import Moment, seconds
@@ -45,32 +52,59 @@ from weft.db.server import DRIVERS
 THIS_MACHINE = "127.0.0.0/8,::1/128"
 DATABASES = ("sqlite", "postgres", "mariadb")
 
-TOGETHER = ("tests/scrapyd/",)
-"""Tests of one file in these folders run in one process, so that a real Scrapyd and its clients are started once."""
-
 OpenApp = Callable[..., Awaitable[App]]
-
-
-class InProcesses(LoadScopeScheduling):  # type: ignore[misc]
-    """Which tests go to a process together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0] if nodeid.startswith(TOGETHER) else nodeid
 
 
 MEMORY, ROOM = Path("/dev/shm"), 8 << 30
 
 
-def pytest_configure() -> None:
+TEST_RUN = TestRun()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    selection.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Servers are in memory, where there is plenty: they sync as ever, and wait for no disk."""
     share_everywhere()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(selection.RedControls())
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
         server.place = str(MEMORY)
+    TEST_RUN.begin()
+
+
+def pytest_unconfigure() -> None:
+    TEST_RUN.end()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    selection.select(config, items)
+    sort_long_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note in the JUnit file how much CPU a test has used, itself and by its child processes."""
+    if control := selection.control_of(item):
+        item.user_properties.append(("red_control", control))
+    own, children = time.process_time(), children_seconds()
+    result = yield
+    item.user_properties.append(("cpu_seconds", round(time.process_time() - own, 3)))
+    item.user_properties.append(("children_cpu_seconds", round(children_seconds() - children, 3)))
+    return result
+
+
+def children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InProcesses:
-    return InProcesses(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
 
 
 def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
@@ -87,32 +121,48 @@ def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[servers.Server]:
-    yield from running(servers.postgresql)
+    yield from running(lambda: shared(POSTGRESQL))
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[servers.Server]:
-    yield from running(servers.mariadb)
+    yield from running(lambda: shared(MARIADB))
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[servers.Server]:
-    yield from running(servers.redis)
+    yield from running(lambda: shared(REDIS))
 
 
 @pytest.fixture(scope="session")
 def rabbitmq_server() -> Iterator[servers.Server]:
-    yield from running(servers.rabbitmq)
+    yield from running(lambda: shared(RABBITMQ))
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[servers.Server]:
-    yield from running(servers.s3_store)
+    yield from running(lambda: shared(S3))
 
 
 @pytest.fixture(scope="session")
 def dynamodb_server() -> Iterator[servers.Server]:
-    yield from running(servers.dynamodb)
+    yield from running(lambda: shared(DYNAMODB))
+
+
+@pytest.fixture(scope="session")
+def own_postgres_server() -> Iterator[servers.Server]:
+    """A server that tests may kill; those tests run in one process: ``KILLING`` in tests/scheduling.py."""
+    yield from running(servers.postgresql)
+
+
+@pytest.fixture(scope="session")
+def own_redis_server() -> Iterator[servers.Server]:
+    yield from running(servers.redis)
+
+
+@pytest.fixture(scope="session")
+def own_rabbitmq_server() -> Iterator[servers.Server]:
+    yield from running(servers.rabbitmq)
 
 
 @pytest.fixture(scope="session")

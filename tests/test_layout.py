@@ -1,4 +1,4 @@
-"""The shape of the source: where SQL may be, how long a file or a function may be, which names say nothing."""
+"""The shape of the source: where SQL may be, and which names say nothing."""
 
 import ast
 from collections.abc import Iterator
@@ -9,10 +9,6 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "weft"
 FILES = sorted(SOURCE.rglob("*.py"))
-FILE_LINES = 300
-LONG: dict[str, int] = {}
-"""Files with a reason to be longer, and how long they may be."""
-FUNCTION_LINES = 60
 EMPTY_NAMES = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
 
 
@@ -24,18 +20,6 @@ def test_only_stores_the_database_and_events_speak_sql() -> None:
     others = [file for file in FILES if not may_speak_sql(file.relative_to(SOURCE))]
     wrong = [name_of(file) for file in others if "sqlalchemy" in packages_imported_by(file)]
     assert not wrong, f"these import sqlalchemy; move that to a store: {wrong}"
-
-
-def test_a_file_is_short_enough_to_read() -> None:
-    lengths = {name_of(file): len(file.read_text().splitlines()) for file in FILES}
-    long = {name: lines for name, lines in lengths.items() if lines > LONG.get(name, FILE_LINES)}
-    assert not long, f"these files have more than {FILE_LINES} lines, which is the point to split: {long}"
-
-
-def test_a_function_is_short_enough_to_see_whole() -> None:
-    all_of_them = [(name_of(file), *function) for file in FILES for function in functions_of(file)]
-    long = [function for function in all_of_them if function[2] > FUNCTION_LINES]
-    assert not long, f"these functions have more than {FUNCTION_LINES} lines: {long}"
 
 
 def test_a_file_is_named_by_its_subject() -> None:
@@ -93,9 +77,3 @@ def modules_imported_by(file: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
-
-
-def functions_of(file: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree_of(file)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
-            yield node.name, node.end_lineno - node.lineno + 1

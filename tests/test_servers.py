@@ -17,6 +17,7 @@ from tests import servers
 from tests.conftest import running
 from tests.servers import Server
 from tests.servers.processes import is_alive, is_paused, residents
+from tests.servers.shared import TestRun
 
 START = {
     "postgresql": servers.postgresql,
@@ -88,9 +89,58 @@ def test_a_server_does_not_outlive_an_owner_that_was_killed(server: Server) -> N
     assert not any(is_alive(pid) for pid in members)
 
 
-def test_a_running_server_is_not_started_twice(redis_server: Server) -> None:
-    with pytest.raises(RuntimeError, match="already running"):
-        redis_server.start()
+def test_a_running_server_is_not_started_twice() -> None:
+    with servers.redis() as server, pytest.raises(RuntimeError, match="already running"):
+        server.start()
+
+
+def test_a_server_that_all_processes_use_is_not_killed_by_one_of_them(redis_server: Server) -> None:
+    for action in (redis_server.kill, redis_server.stop, redis_server.pause, redis_server.start):
+        with pytest.raises(RuntimeError, match="use a server of the test's own"):
+            action()
+    redis_server.close()
+    assert is_listening(redis_server)
+
+
+SHARING = """
+import sys
+from pathlib import Path
+from tests.servers.kinds import REDIS
+from tests.servers.shared import TestRun, shared
+run = TestRun()
+run.begin()
+print(shared(REDIS).directory, shared(REDIS).port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_of_one_run_share_a_server_that_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.delenv("WEFT_TEST_RUN")
+        run = TestRun()
+        run.begin()
+        started, joined = (start_sharing() for _ in range(2))
+        found = said(started)
+        assert said(joined) == found
+        directory = found.split()[0]
+        started.kill()
+        started.wait()
+        assert residents(directory)  # the process that started it is gone, the run is not
+        run.end()
+        for process in (started, joined):
+            process.communicate()
+    while Path(directory).exists():
+        time.sleep(0.01)
+    assert not residents(directory)
+
+
+def start_sharing() -> "subprocess.Popen[str]":
+    return subprocess.Popen([sys.executable, "-c", SHARING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def test_each_new_database_is_another_one(database_server: Server) -> None:

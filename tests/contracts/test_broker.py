@@ -2,14 +2,11 @@
 
 import asyncio
 import os
-import shutil
-import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +17,6 @@ from weft.adapters.brokers.polling import PollingBroker
 from weft.adapters.brokers.postgres import postgres_broker
 from weft.adapters.brokers.rabbitmq import rabbitmq_broker
 from weft.adapters.brokers.redis import redis_broker
-from weft.errors import BrokerDown
 from weft.ports import Broker
 
 SOON = 3.0
@@ -37,9 +33,6 @@ class Kind:
     broker: Callable[..., Broker]
     server: str | None = None
     """The fixture of the server it needs."""
-
-    forget: Callable[[Server], None] | None = None
-    """Makes the server lose everything it knows."""
 
     hears: bool = True
     serves_one_process: bool = False
@@ -62,40 +55,14 @@ class Place:
         self.opened.append(self.kind.broker(self.url))
         return self.opened[-1]
 
-    async def lose(self) -> None:
-        assert self.kind.forget is not None
-        assert self.server is not None
-        await asyncio.to_thread(self.kind.forget, self.server)
-
-    async def tell_server(self, what: Callable[[Server], None]) -> None:
-        assert self.server is not None
-        await asyncio.to_thread(what, self.server)
-
-
-def flush(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), timeout=5) as connection:
-        connection.sendall(b"FLUSHALL\r\n")
-        assert connection.recv(64) == b"+OK\r\n"
-
-
-def restart_empty(server: Server) -> None:
-    server.kill()
-    shutil.rmtree(server.data)
-    server.start()
-
-
-def restart(server: Server) -> None:
-    server.kill()
-    server.start()
-
 
 KINDS = {
     "memory": Kind(broker=MemoryBroker, serves_one_process=True),
     "polling": Kind(broker=PollingBroker, hears=False),
     "local": Kind(broker=LocalBroker),
-    "postgres": Kind(broker=postgres_broker, server="postgres_server", forget=restart),
-    "redis": Kind(broker=redis_broker, server="redis_server", forget=flush, wakes_one_process=True),
-    "rabbitmq": Kind(broker=rabbitmq_broker, server="rabbitmq_server", forget=restart_empty, wakes_one_process=True),
+    "postgres": Kind(broker=postgres_broker, server="postgres_server"),
+    "redis": Kind(broker=redis_broker, server="redis_server", wakes_one_process=True),
+    "rabbitmq": Kind(broker=rabbitmq_broker, server="rabbitmq_server", wakes_one_process=True),
 }
 
 
@@ -107,7 +74,6 @@ def those(predicate: Callable[[Kind], bool]) -> pytest.MarkDecorator:
 every_broker = those(lambda kind: True)
 hearing = those(lambda kind: kind.hears)
 waking_one_process = those(lambda kind: kind.wakes_one_process)
-with_a_server = those(lambda kind: kind.server is not None)
 
 
 @pytest.fixture
@@ -145,19 +111,6 @@ async def quiet(worker: Broker, queue: str) -> None:
     """Return when the worker listens, and hears nothing. Its first wait may end at once: it may have missed rings."""
     while await worker.wait({queue}, MOMENT):
         pass
-
-
-async def works_again(bell: Broker, worker: Broker, queue: str) -> None:
-    """Return when a ring reaches a worker that heard nothing before it; until then the broker may be down or deaf."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await quiet(worker, queue)
-                await bell.ring({queue: 1})
-                if await worker.wait({queue}, SOON):
-                    return
-            except BrokerDown:
-                await asyncio.sleep(0.05)
 
 
 def waits(worker: Broker, queue: str, count: int, timeout: float = 30.0) -> list[asyncio.Task[bool]]:
@@ -342,82 +295,3 @@ async def test_two_hundred_waiters_of_a_process_are_woken_over_shared_connection
     for _ in range(2):
         await bell.ring({queue: 100})
     assert await woken(waiting) == 200
-
-
-@with_a_server
-async def test_a_ring_says_that_the_server_is_gone_and_from_then_on_at_once(place: Place, queue: str) -> None:
-    bell = place.open()
-    await bell.ring({queue: 1})
-    await place.tell_server(Server.kill)
-    try:
-        async with asyncio.timeout(2.5):
-            with pytest.raises(BrokerDown):
-                await bell.ring({queue: 1})
-        async with asyncio.timeout(0.1):
-            for _ in range(20):
-                with pytest.raises(BrokerDown):
-                    await bell.ring({queue: 1})
-    finally:
-        await place.tell_server(Server.start)
-
-
-@with_a_server
-async def test_a_wait_without_a_server_lasts_until_its_timeout_and_no_longer(place: Place, queue: str) -> None:
-    worker = place.open()
-    await quiet(worker, queue)
-    await place.tell_server(Server.kill)
-    try:
-        for _ in range(3):
-            started = time.monotonic()
-            with pytest.raises(BrokerDown):
-                await worker.wait({queue}, MOMENT)
-            assert MOMENT * 0.95 <= time.monotonic() - started < MOMENT + 0.5
-    finally:
-        await place.tell_server(Server.start)
-
-
-@with_a_server
-async def test_all_works_again_when_the_server_is_back(place: Place, queue: str) -> None:
-    bell, worker = place.open(), place.open()
-    await settle(bell, worker, queue)
-    await place.tell_server(Server.kill)
-    with pytest.raises(BrokerDown):
-        await bell.ring({queue: 1})
-    with pytest.raises(BrokerDown):
-        await worker.wait({queue}, MOMENT)
-    await place.tell_server(Server.start)
-    await works_again(bell, worker, queue)
-
-
-@with_a_server
-async def test_who_waits_while_the_server_is_restarted_looks_once_it_is_back(place: Place, queue: str) -> None:
-    bell, worker = place.open(), place.open()
-    await settle(bell, worker, queue)
-    [waiting] = waits(worker, queue, 1, timeout=60)
-    await place.tell_server(restart)
-    async with asyncio.timeout(30):
-        assert await waiting
-
-
-@with_a_server
-async def test_a_server_that_lost_everything_is_as_good_as_new(place: Place, queue: str) -> None:
-    bell, worker = place.open(), place.open()
-    await settle(bell, worker, queue)
-    waiting = waits(worker, queue, 1)
-    await place.lose()
-    await works_again(bell, worker, queue)
-    await give_up(waiting)
-
-
-@with_a_server
-async def test_a_server_that_hangs_holds_nobody_up(place: Place, queue: str) -> None:
-    bell, worker = place.open(), place.open()
-    await settle(bell, worker, queue)
-    await place.tell_server(Server.pause)
-    try:
-        started = time.monotonic()
-        await asyncio.gather(bell.ring({queue: 1}), worker.wait({queue}, MOMENT), return_exceptions=True)
-        assert time.monotonic() - started < 2.5
-    finally:
-        await place.tell_server(Server.resume)
-    await works_again(bell, worker, queue)

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,9 +45,6 @@ class Place:
         self.opened.append(self.kind.inbox(self.queue.url, PREFETCH))
         return self.opened[-1]
 
-    async def tell_server(self, what: Callable[[Server], None]) -> None:
-        await asyncio.to_thread(what, self.server)
-
 
 KINDS = {
     "rabbitmq": Kind(inbox=RabbitInbox, queue=RabbitQueue, server="rabbitmq_server"),
@@ -56,10 +54,15 @@ KINDS = {
 
 @pytest_asyncio.fixture(params=KINDS)
 async def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    kind = KINDS[request.param]
+    async with opened_place(kind, request.getfixturevalue(kind.server), monkeypatch) as place:
+        yield place
+
+
+@asynccontextmanager
+async def opened_place(kind: Kind, server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
     monkeypatch.setattr(redis, "IDLE_SECONDS", 0.5)
     monkeypatch.setattr(redis, "CLAIM_EVERY_SECONDS", 0.2)
-    kind = KINDS[request.param]
-    server: Server = request.getfixturevalue(kind.server)
     place = Place(kind, server, kind.queue(server, f"test-{uuid.uuid4().hex}"))
     yield place
     for inbox in place.opened:
@@ -237,37 +240,6 @@ async def test_replies_reach_who_asked(place: Place) -> None:
 
 async def test_a_reply_to_nobody_is_no_error(place: Place) -> None:
     await place.open().reply([Reply(to=f"nobody-{uuid.uuid4().hex}", correlation_id="", body=b"x")])
-
-
-async def test_a_server_that_is_away_is_told_and_its_messages_come_when_it_is_back(place: Place) -> None:
-    await place.queue.put(*numbered(5))
-    inbox = place.open()
-    held = await received(inbox, 5)
-    await place.tell_server(Server.kill)
-    try:
-        with pytest.raises(InboxDown) as told:
-            await inbox.receive(1, SOON)
-        assert inbox.name in str(told.value)
-        with pytest.raises(InboxDown):
-            await inbox.reply([Reply(to="anybody", correlation_id="", body=b"x")])
-    finally:
-        await place.tell_server(Server.start)
-    await place.queue.close()
-    messages = await again(inbox, 5)
-    assert {each.body for each in messages} == {each.body for each in held}
-    await inbox.done(messages)
-    await inbox.close()
-    assert await place.queue.left() == 0
-
-
-async def test_a_server_that_was_never_there_is_told_at_once(place: Place) -> None:
-    await place.tell_server(Server.kill)
-    try:
-        async with asyncio.timeout(SOON):
-            with pytest.raises(InboxDown):
-                await place.open().receive(1, 60)
-    finally:
-        await place.tell_server(Server.start)
 
 
 async def test_the_name_tells_the_queue_and_no_password(place: Place) -> None:

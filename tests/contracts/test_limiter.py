@@ -44,9 +44,12 @@ class Place:
 
 
 def flush(url: str) -> None:
-    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=5) as connection:
-        connection.sendall(b"FLUSHALL\r\n")
-        assert connection.recv(64) == b"+OK\r\n"
+    """Empty the database of this test process."""
+    parts = urlsplit(url)
+    with socket.create_connection(("127.0.0.1", parts.port or 0), timeout=5) as connection:
+        for command in (f"SELECT {parts.path.removeprefix('/')}", "FLUSHDB"):
+            connection.sendall(f"{command}\r\n".encode())
+            assert connection.recv(64) == b"+OK\r\n"
 
 
 async def settled(url: str, clock: Hands) -> RedisLimiter:

@@ -20,6 +20,7 @@ async def test_every_message_becomes_one_run_or_one_letter_whatever_is_killed() 
     assert report.total.ok == report.total.attempted == 600, str(report)
 
 
+@pytest.mark.red_control("intake")
 async def test_early_acknowledgements_are_found_to_lose_and_forgotten_ids_to_double() -> None:
     report = await intake.experiment(red=True)
     assert report.scenes["acknowledged early"].lost > 0, str(report)

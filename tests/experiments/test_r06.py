@@ -13,6 +13,7 @@ async def test_the_runs_of_a_killed_worker_go_on_and_nothing_of_it_runs() -> Non
     assert report.total.kills == 5, str(report)
 
 
+@pytest.mark.red_control("r06")
 async def test_spiders_that_outlive_their_worker_are_found() -> None:
     report = await r06.experiment(red=True)
     assert "attempts ran that nobody held" in report.verdict, str(report)

@@ -13,6 +13,7 @@ async def test_what_is_cancelled_in_any_state_ends_and_never_begins_again() -> N
     assert report.total.attempted == r07.REDUCED.cancels, str(report)
 
 
+@pytest.mark.red_control("r07")
 async def test_runs_that_are_tried_again_after_their_cancel_are_found() -> None:
     report = await r07.experiment(red=True)
     assert "began again after their cancel" in report.verdict, str(report)

@@ -23,6 +23,7 @@ async def test_every_item_is_stored_once_whatever_is_killed() -> None:
     assert report.total.ok >= 3200, str(report)
 
 
+@pytest.mark.red_control("r12")
 async def test_a_store_that_takes_what_it_has_already_is_found_to_double_items() -> None:
     report = await r12.experiment(red=True)
     assert report.total.duplicated > 0, str(report)

@@ -14,6 +14,7 @@ async def test_logs_lose_little_and_never_stall_a_spider() -> None:
     assert report.total.kills == 1, str(report)
 
 
+@pytest.mark.red_control("r14")
 async def test_logs_that_wait_for_the_end_of_their_run_are_found_to_be_lost() -> None:
     report = await r14.experiment(red=True)
     assert "logs lack more than" in report.verdict, str(report)

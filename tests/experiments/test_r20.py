@@ -14,6 +14,7 @@ async def test_no_host_gets_more_than_its_limit_whatever_becomes_of_redis() -> N
     assert report.passed, str(report)
 
 
+@pytest.mark.red_control("r20")
 async def test_a_limiter_that_opens_and_two_that_grant_are_found() -> None:
     report = await r20.experiment(red=True)
     assert "a limiter that opens: " in report.verdict, str(report)

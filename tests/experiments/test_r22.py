@@ -13,6 +13,7 @@ async def test_traps_end() -> None:
     assert report.total.ok == len(r22.TRAPS), str(report)
 
 
+@pytest.mark.red_control("r22")
 async def test_a_crawler_that_looks_away_is_found_out() -> None:
     report = await r22.experiment(red=True)
     assert "the crawl did not end by itself" in report.verdict, str(report)

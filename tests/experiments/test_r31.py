@@ -15,6 +15,7 @@ async def test_a_bad_spider_harms_only_itself() -> None:
     assert report.total.ok >= len(ROGUES), str(report)
 
 
+@pytest.mark.red_control("r31")
 async def test_runs_that_nobody_watches_are_found_to_go_on_and_to_leave_processes_behind() -> None:
     report = await r31.experiment(red=True)
     assert report.total.unknown > 0, str(report)

@@ -26,6 +26,7 @@ async def test_a_worker_whose_link_is_cut_20_times_loses_nothing() -> None:
 
 
 @with_a_network_of_its_own
+@pytest.mark.red_control("link")
 async def test_a_worker_that_tells_each_thing_once_is_found_to_lose_logs() -> None:
     report = await link.experiment(red=True)
     assert "runs are not whole" in report.verdict, str(report)
@@ -37,6 +38,7 @@ async def test_what_is_slow_or_silent_is_handled_like_what_is_down() -> None:
     assert report.total.kills == 7, str(report)
 
 
+@pytest.mark.red_control("r25")
 async def test_transactions_without_a_deadline_are_found_to_wait_for_ever() -> None:
     report = await r25.experiment(red=True)
     assert "calls have not ended" in report.verdict, str(report)

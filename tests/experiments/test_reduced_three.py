@@ -17,6 +17,7 @@ async def test_ten_times_too_much_from_one_tenant_is_refused_and_the_others_hard
     assert_passed(await r30.experiment())
 
 
+@pytest.mark.red_control("r30")
 async def test_a_gateway_without_limits_is_found_to_take_more_than_it_may() -> None:
     report = await r30.experiment(red=True)
     assert "runs of greedy waited at once" in report.verdict, str(report)

@@ -25,6 +25,7 @@ async def test_the_runs_of_a_dead_worker_start_again_in_time_and_only_they_do() 
     assert report.total.kills >= 10, str(report)
 
 
+@pytest.mark.red_control("r04")
 async def test_workers_whose_heart_stands_still_are_found_to_lose_healthy_runs() -> None:
     report = await r04.experiment(red=True)
     assert report.total.duplicated > 0, str(report)
@@ -37,6 +38,7 @@ async def test_a_worker_that_wakes_after_its_lease_changes_nothing() -> None:
     assert report.total.kills >= 10, str(report)
 
 
+@pytest.mark.red_control("r05")
 async def test_a_zombie_that_is_believed_is_found_to_write() -> None:
     report = await r05.experiment(red=True)
     assert "writes of attempts that had been taken away" in report.verdict, str(report)
@@ -47,6 +49,7 @@ async def test_a_poison_run_fails_after_its_attempts_and_blocks_nobody() -> None
     assert_passed(await r09.experiment())
 
 
+@pytest.mark.red_control("r09")
 async def test_a_poison_run_without_a_limit_is_found_to_go_on() -> None:
     report = await r09.experiment(red=True)
     assert report.total.unknown > 0, str(report)
@@ -58,6 +61,7 @@ async def test_a_schedule_ticks_exactly_once_whatever_happens_to_the_leader() ->
     assert_passed(await r15.experiment())
 
 
+@pytest.mark.red_control("r15")
 async def test_a_leader_that_is_trusted_is_found_to_double_ticks() -> None:
     report = await r15.experiment(red=True)
     assert report.total.duplicated > 0, str(report)

@@ -33,8 +33,8 @@ from weft.tasks.model import ProjectSettings
 pytestmark = on_sqlite
 
 QUEUES: dict[str, tuple[Callable[[Server, str], Queue], str]] = {
-    "rabbitmq": (RabbitQueue, "rabbitmq_server"),
-    "redis": (RedisQueue, "redis_server"),
+    "rabbitmq": (RabbitQueue, "own_rabbitmq_server"),
+    "redis": (RedisQueue, "own_redis_server"),
 }
 
 

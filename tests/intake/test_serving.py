@@ -57,13 +57,13 @@ async def opened(folder: Path) -> App:
 
 
 async def test_a_queue_that_is_away_at_the_start_holds_up_neither_weft_nor_the_others(
-    rabbitmq_server: Server, redis_server: Server, tmp_path: Path
+    own_rabbitmq_server: Server, redis_server: Server, tmp_path: Path
 ) -> None:
     name = f"test-{uuid.uuid4().hex}"
-    rabbit, redis = RabbitQueue(rabbitmq_server, name), RedisQueue(redis_server, name)
+    rabbit, redis = RabbitQueue(own_rabbitmq_server, name), RedisQueue(redis_server, name)
     app = await opened(tmp_path)
     await redis.put(Put(body("from-redis")))
-    await asyncio.to_thread(rabbitmq_server.kill)
+    await asyncio.to_thread(own_rabbitmq_server.kill)
     try:
         async with serving(tmp_path, rabbit.url, redis.url) as port:
             try:
@@ -75,7 +75,7 @@ async def test_a_queue_that_is_away_at_the_start_holds_up_neither_weft_nor_the_o
                 assert checks["intake 1"].startswith("the inbox amqp does not answer")
                 assert name not in str(checks)
             finally:
-                await asyncio.to_thread(rabbitmq_server.start)
+                await asyncio.to_thread(own_rabbitmq_server.start)
             await rabbit.put(Put(body("from-rabbitmq")))
             await eventually(lambda: has_runs(app, 2), timeout=60)
             await eventually(lambda: readyz(port).get("intake 1") == "ok")

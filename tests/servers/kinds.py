@@ -56,6 +56,7 @@ POSTGRESQL = Kind(
     command=postgresql_command,
     answers=postgresql_answers,
     create_database=create_postgresql_database,
+    same_data=True,
     stop_signal=signal.SIGINT,
 )
 
@@ -116,6 +117,7 @@ MARIADB = Kind(
     command=mariadb_command,
     answers=mariadb_answers,
     create_database=create_mariadb_database,
+    same_data=True,
 )
 
 

@@ -1,5 +1,6 @@
 """A server that a test owns: started on a free port, ended by the ids of its processes."""
 
+import fcntl
 import os
 import pwd
 import random
@@ -56,12 +57,15 @@ class Kind:
     answers: Callable[["Server"], bool]
     create_database: Callable[["Server", str], None] | None = None
     stop_signal: signal.Signals = signal.SIGTERM
+    same_data: bool = False
+    """Whether all that ``prepare`` does is to fill ``data``, with the same for each server of this kind."""
 
 
 class Server:
     """One running server: its port, its data, its processes."""
 
-    def __init__(self, kind: Kind, settings: Mapping[str, str]) -> None:
+    def __init__(self, kind: Kind, settings: Mapping[str, str], *, alive: Path | None = None) -> None:
+        """The server ends with this process, or with all that hold the FIFO ``alive`` open for writing."""
         self.kind = kind
         self.settings = {**kind.settings, **settings}
         self.programs = {name: find_program(kind.name, name) for name in kind.programs}
@@ -74,11 +78,9 @@ class Server:
         self.environment = {**os.environ, MARK: str(self.directory), "HOME": str(self.directory)}
         if self._account:
             os.chown(self.directory, self._account.pw_uid, self._account.pw_gid)
-        self._guard = subprocess.Popen(
-            [sys.executable, processes.__file__, str(self.directory)], stdin=subprocess.PIPE, start_new_session=True
-        )
+        self._guard = start_guard(self.directory, alive)
         try:
-            kind.prepare(self)
+            self._prepare()
             self.start()
         except BaseException:
             self.close()
@@ -142,11 +144,34 @@ class Server:
     def resume(self) -> None:
         send(signal.SIGCONT, self.members())
 
+    def detach(self) -> None:
+        """Leave it to its guard to end it."""
+        for process in (self._process, self._guard):
+            if process is not None:
+                process.returncode = 0  # or Python would complain that nobody has waited for it
+
     def close(self) -> None:
         """End it and remove its data."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+        if self._guard.stdin is None:  # it waits for the end of the run
+            self._guard.terminate()
         self._guard.communicate()
+
+    def _prepare(self) -> None:
+        """Fill the directory; where a run of tests prepares many servers of this kind, from a copy of the first."""
+        run = os.environ.get("WEFT_TEST_RUN")
+        if not self.kind.same_data or run is None:
+            self.kind.prepare(self)
+            return
+        template = Path(run) / f"{self.kind.name}-data"
+        with (Path(run) / f"{self.kind.name}-data.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not template.exists():
+                self.kind.prepare(self)
+                copy_owned(self.data, template)
+                return
+        copy_owned(template, self.data)
 
     def new_database(self) -> str:
         """The URL of a fresh, empty database."""
@@ -205,9 +230,26 @@ def find_program(kind: str, name: str) -> str:
     beside_python = str(Path(sys.executable).parent)
     path = os.pathsep.join([*debian, beside_python, os.environ.get("PATH", ""), "/usr/sbin"])
     found = shutil.which(name, path=path)
+    if found is None and os.environ.get("WEFT_TEST_INSTALL"):
+        subprocess.call([Path(__file__).parents[2] / "dev", "servers", kind])
+        found = shutil.which(name, path=path)
     if found is None:
         raise ServerMissing(kind, name)
     return found
+
+
+def start_guard(directory: Path, alive: Path | None) -> subprocess.Popen[bytes]:
+    """A process that ends the server when its owner is gone."""
+    command = [sys.executable, "-S", processes.__file__, str(directory)]
+    if alive is None:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    with alive.open("rb", buffering=0) as end:
+        return subprocess.Popen(command, stdin=end, start_new_session=True)
+
+
+def copy_owned(source: Path, target: Path) -> None:
+    """Copy a folder with its owners and modes."""
+    subprocess.check_call(["cp", "-a", source, target])
 
 
 def account_of(kind: Kind) -> pwd.struct_passwd | None:
