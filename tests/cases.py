@@ -60,15 +60,23 @@ class Case(NamedTuple):
 
 
 def for_each(
-    names: str | Sequence[str], table: Iterable[Any], *, ids: Sequence[str] | Callable[[Any], Any] | None = None
+    names: str | Sequence[str],
+    table: Iterable[Any] | Callable[[], Iterable[Any]],
+    *,
+    ids: Sequence[object] | Callable[[Any], Any] | None = None,
 ) -> Callable[[Test], Test]:
     """Let one test try every row of a table, given as to ``pytest.mark.parametrize``.
+
+    A table that takes long to make is a function, called when the test runs.
 
     What a case could leave to the next is renewed for each: ``tmp_path`` is a folder of its own, ``monkeypatch`` is
     undone, ``caplog`` and ``capsys`` are empty. All other fixtures are shared.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    cases = list(cases_of(columns, table, ids))
+    cases = None if callable(table) else list(cases_of(columns, table, ids))
+
+    def every() -> Iterator[tuple[int, Case]]:
+        return enumerate(cases_of(columns, table(), ids) if callable(table) else cases or ())
 
     def in_one(test: Test) -> Test:
         asked = inspect.signature(test)
@@ -78,7 +86,7 @@ def for_each(
         @functools.wraps(test)
         def each(**fixtures: Any) -> None:
             found = Cases()
-            for number, case in enumerate(cases):
+            for number, case in every():
                 with found.case(case.label), ExitStack() as stack:
                     test(**renewed(fixtures, number, stack), **case.values)
             found.report()
@@ -86,7 +94,7 @@ def for_each(
         @functools.wraps(test)
         async def each_async(**fixtures: Any) -> None:
             found = Cases()
-            for number, case in enumerate(cases):
+            for number, case in every():
                 with found.case(case.label), ExitStack() as stack:
                     await test(**renewed(fixtures, number, stack), **case.values)
             found.report()
@@ -111,12 +119,14 @@ def cases_of(columns: Sequence[str], table: Iterable[Any], ids: Any) -> Iterator
         assert len(values) == len(columns), f"{values!r} has not one value for each of {columns}"
         if name is None and ids is not None and not callable(ids):
             name = ids[number]
-        yield Case(str(name or label_of(values, ids)), dict(zip(columns, values, strict=True)))
+        if name is None:
+            name = label_of(values, ids)
+        yield Case(str(name), dict(zip(columns, values, strict=True)))
 
 
-def label_of(values: Sequence[Any], ids: Callable[[Any], Any] | None) -> str:
-    told = [ids(value) if ids is not None else None for value in values]
-    return " - ".join(repr(value) if name is None else str(name) for name, value in zip(told, values, strict=True))
+def label_of(values: Sequence[Any], name_of: Callable[[Any], Any] | None) -> str:
+    names = [name_of(value) if name_of is not None else None for value in values]
+    return " - ".join(repr(value) if name is None else str(name) for name, value in zip(names, values, strict=True))
 
 
 def renewed(fixtures: dict[str, Any], number: int, stack: ExitStack) -> dict[str, Any]:

@@ -101,6 +101,18 @@ def test_two_tables_are_every_pair() -> None:
     assert seen == [(1, 3), (1, 4), (2, 3), (2, 4)]
 
 
+def test_a_table_that_is_a_function_is_made_when_the_test_runs() -> None:
+    made = []
+
+    def table() -> list[int]:
+        made.append("now")
+        return [1, 2]
+
+    test = for_each("number", table)(odd.__wrapped__)  # type: ignore[attr-defined]
+    assert not made
+    assert failure_of(test).startswith("1 of 2 cases failed")
+
+
 def test_a_row_that_does_not_fit_or_is_marked_is_refused() -> None:
     with pytest.raises(AssertionError, match="not one value for each"):
         for_each(("left", "right"), [(1, 2), (3,)])
