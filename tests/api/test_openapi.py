@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from tests.api.acting import Visitor
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.api.docs_page import curl, page_of
 from weft.api.openapi import document
@@ -25,12 +25,10 @@ DOCUMENT = document(EVERY)
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "api.md"
 
 
-@pytest.fixture(params=EVERY, ids=lambda each: each.name)
-def operation(request: pytest.FixtureRequest) -> Operation:
-    operation: Operation = request.param
-    return operation
+for_each_operation = for_each("operation", EVERY, ids=lambda each: each.name)
 
 
+@for_each_operation
 def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation) -> None:
     has_answer = operation.answer is not None or operation.media_type != "application/json"
     assert (operation.example is not None) == has_answer, f"{operation.name}: example= is for what is answered"
@@ -38,12 +36,14 @@ def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation) -> N
         msgspec.convert(operation.example, operation.answer)
 
 
+@for_each_operation
 def test_a_body_is_shown_by_an_example_of_its_type(operation: Operation) -> None:
     assert (operation.example_body is not None) == (operation.body is not None), operation.name
     if operation.body is not None:
         msgspec.json.decode(msgspec.json.encode(operation.example_body), type=operation.body)
 
 
+@for_each_operation
 def test_every_status_is_declared(operation: Operation) -> None:
     described = DOCUMENT["paths"][re.sub(r":\w+}", "}", operation.path)][operation.method.lower()]
     declared = {int(status) for status in described["responses"]}

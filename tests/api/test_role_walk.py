@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.api.acting import Visitor
 from tests.api.walking import OPEN, WALK, Step, everything
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
 from weft.api.call import Call
@@ -49,7 +50,7 @@ def of_noun(noun: str) -> list[Operation]:
     return [each for each in EVERY if each.name.partition(".")[0] == noun]
 
 
-@pytest.mark.parametrize("operation", EVERY, ids=lambda each: each.name)
+@for_each("operation", EVERY, ids=lambda each: each.name)
 def test_the_walk_knows_every_operation(operation: Operation) -> None:
     if operation.needs is None:
         assert operation.name in OPEN, f"{operation.name} needs no role; should really anybody call it?"

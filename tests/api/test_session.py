@@ -10,6 +10,7 @@ import pytest
 from tests.access.acting import PASSWORD
 from tests.api.acting import Visitor
 from tests.api.people import COOKIE, Person, basic, cookie_of
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
 from weft.api.door import open_gateway
@@ -273,7 +274,7 @@ def test_after_the_login_one_may_go_on_to_a_page_of_weft(address: str) -> None:
     assert local(address) == address
 
 
-@pytest.mark.parametrize(
+@for_each(
     "address",
     [
         "",
