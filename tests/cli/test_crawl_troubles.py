@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import Shell
 from tests.crawls.steering import Share as Acting
 from tests.crawls.steering import a_crawl
@@ -64,7 +65,7 @@ def held_by(holder: str, later: int = HOUR) -> KnownHost:
     return KnownHost("site.example", Counts(leased=1), leased_until=now() + later, holder=holder)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "of", "is_told"),
     [
         (held_by("7:1"), share(), True),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import Shell
 from weft.cli.main import COMMANDS, loaded
 from weft.cli.options import WORDS
@@ -32,7 +33,7 @@ def section(words: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize(("words", "command"), list(commands()), ids=[words for words, _ in commands()])
+@for_each(("words", "command"), commands)
 def test_every_command_and_option_is_in_the_reference(words: str, command: Any) -> None:
     text = section(words)
     for option in command.params:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import Shell, environment, on_a_terminal, weft
 from weft import __version__
 from weft.cli.main import COMMANDS, loaded
@@ -55,7 +56,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
     assert (answer.code, answer.out, answer.err) == (0, f"weft {__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_every_command_is_where_the_table_says(name: str) -> None:
     command = loaded(name, COMMANDS[name])
     assert command.name == name
