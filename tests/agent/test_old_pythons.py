@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import weft.agent
+from tests.cases import for_each
 
 OLDEST = (3, 9)
 FILES = sorted(Path(weft.agent.__file__).parent.glob("*.py"))
@@ -16,12 +19,15 @@ BESIDE_SCRAPY = {"scrapy", "twisted", "itemadapter"}
 """Packages that are there wherever Scrapy is."""
 
 
-@pytest.fixture(params=FILES, ids=lambda file: file.name)
-def tree(request: pytest.FixtureRequest) -> ast.Module:
-    file: Path = request.param
-    return ast.parse(file.read_text(), feature_version=OLDEST)
+def trees() -> Iterator[Any]:
+    for file in FILES:
+        yield pytest.param(ast.parse(file.read_text(), feature_version=OLDEST), id=file.name)
 
 
+for_each_tree = for_each("tree", trees)
+
+
+@for_each_tree
 def test_a_file_of_the_agent_can_be_parsed_by_the_oldest_python(tree: ast.Module) -> None:
     unions = [
         node.lineno
@@ -34,6 +40,7 @@ def test_a_file_of_the_agent_can_be_parsed_by_the_oldest_python(tree: ast.Module
     assert not unions, f"a union of types is no object before Python 3.10: lines {unions}"
 
 
+@for_each_tree
 def test_annotations_of_the_agent_are_never_evaluated(tree: ast.Module) -> None:
     if not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body):
         return
@@ -41,6 +48,7 @@ def test_annotations_of_the_agent_are_never_evaluated(tree: ast.Module) -> None:
     assert any(alias.name == "annotations" for node in future for alias in node.names)
 
 
+@for_each_tree
 def test_the_agent_imports_only_what_comes_with_scrapy(tree: ast.Module) -> None:
     named = {
         *(alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names),

@@ -11,6 +11,7 @@ import pytest
 from scrapy import Field, FormRequest, Item, Request, Spider
 from scrapy.http import JsonRequest
 
+from tests.cases import for_each
 from weft.agent.requests import NotText, request_of, text_of
 
 
@@ -53,7 +54,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=range(len(REQUESTS)))
+@for_each("request_", REQUESTS, ids=range(len(REQUESTS)))
 def test_a_request_comes_back_from_its_text_as_it_was(request_: Request) -> None:
     made = request_of(request_.url, text_of(request_, SPIDER), SPIDER)
 
@@ -80,7 +81,7 @@ def test_a_request_that_no_other_process_can_make_says_why(request_: Request, wh
         text_of(request_, SPIDER)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         '{"callback":"parse_gone"}',

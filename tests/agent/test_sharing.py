@@ -8,6 +8,7 @@ import pytest
 from scrapy import Spider
 from scrapy.settings import Settings
 
+from tests.cases import for_each
 from weft.agent import run_settings
 from weft.agent.order import Order
 from weft.agent.sharing import SCHEDULER, NoFrontier, Sharing
@@ -36,7 +37,7 @@ def settings_of(spider: type[Spider], project: dict[str, Any], **order: Any) -> 
     return settings
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spider", "project", "run", "pace"),
     [
         (Silent, {}, {}, POLITE),
