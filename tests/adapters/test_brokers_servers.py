@@ -10,6 +10,7 @@ import pytest
 from aiormq.exceptions import ChannelPreconditionFailed
 
 from tests import servers
+from tests.cases import for_each
 from tests.servers import Server
 from weft.adapters.brokers import amqp, redis, resp
 from weft.adapters.brokers.hints import LARGEST, decode, encode_parts
@@ -19,7 +20,7 @@ from weft.adapters.brokers.redis import redis_broker
 from weft.errors import BrokerDown, Misconfigured
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("broker", "url"),
     [
         (redis_broker, "redis://:hush@host:99999/0"),

@@ -16,6 +16,7 @@ from aiohttp import ClientConnectorDNSError, web
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.test_utils import TestServer
 
+from tests.cases import for_each
 from tests.executing import PATIENCE_SECONDS, Log, attempt
 from weft.adapters.executors import _pattern
 from weft.adapters.executors._fetch import in_words
@@ -322,7 +323,7 @@ async def test_retry_after_of_another_status_says_nothing(site: Site) -> None:
     assert (await fetch(url=site.url)).retry_after_seconds is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("header", "seconds"),
     [
         (None, None),
@@ -430,7 +431,7 @@ sys.exit("aiohttp" in sys.modules)
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "says"),
     [
         ({"url": None}, "http.url is None; it must be an address"),

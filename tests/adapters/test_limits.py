@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.cases import for_each
 from weft.adapters.executors._limits import RANGES, Limits
 from weft.errors import Invalid
 
@@ -15,7 +16,7 @@ def test_what_a_spec_names_replaces_the_default() -> None:
     assert Limits.of({"items": 5, "files": None}) == Limits(items=5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "words"),
     [
         ({"memory": 5}, "a field of limits is 'memory'; the fields of limits are memory_bytes, cpu_seconds"),

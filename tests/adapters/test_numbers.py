@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.test_shell import run
+from tests.cases import for_each
 from weft.errors import Invalid
 from weft.metrics import MOST_NUMBERS, numbers_of
 
@@ -22,7 +23,7 @@ async def test_a_command_that_fails_says_its_numbers_too(tmp_path: Path) -> None
     assert (ended.exit_code, ended.result) == (7, {"last_line": "", "metrics": {"pages": 3.0}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("script", "why"),
     [
         ("echo '{' > $WEFT_METRICS", "must be an object in JSON"),

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.executing import attempt
 from weft.adapters import executors
 from weft.adapters.registry import BLOBS, BROKERS, executor_kinds, open_broker, open_executor
 from weft.errors import AdapterMissing, Invalid
 
 
-@pytest.mark.parametrize("where", sorted({*BROKERS.values(), *BLOBS.values()}))
+@for_each("where", sorted({*BROKERS.values(), *BLOBS.values()}))
 def test_every_listed_adapter_has_its_file(where: str) -> None:
     assert importlib.util.find_spec(where.partition(":")[0]) is not None
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.executing import PATIENCE_SECONDS, Log, attempt
 from tests.waiting import eventually
 from weft.adapters.executors import _group
@@ -352,7 +353,7 @@ def test_a_process_from_before_the_machine_restarted_is_not_swept(tmp_path: Path
     assert not sweep(tmp_path)
 
 
-@pytest.mark.parametrize("record", ["", "x", "1 2 3 4", "0 0 0 0", "-1 0 0 0", "1 2", "99999999999999999999 1 1 1"])
+@for_each("record", ["", "x", "1 2 3 4", "0 0 0 0", "-1 0 0 0", "1 2", "99999999999999999999 1 1 1"])
 def test_a_record_that_is_none_sweeps_nothing(tmp_path: Path, record: str) -> None:
     (tmp_path / "process").write_text(record.replace("3", _group.boot_id()))
     assert not sweep(tmp_path)

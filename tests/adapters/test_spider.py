@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.cases import for_each
 from tests.executing import Log, attempt
 from tests.spiders import SPIDERS, project, ready
 from tests.waiting import eventually
@@ -192,7 +193,7 @@ async def test_zygotes_without_runs_are_let_go_beyond_a_number(
     assert [key[0] for key in executor._zygotes._all] == ["d1", "d2"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "message"),
     [
         ({}, "spider.spider is None"),
