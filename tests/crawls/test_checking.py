@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from weft.crawl_spec import CrawlSpec, Scope, Traps
 from weft.crawls.checking import checked
 from weft.crawls.model import Policy
@@ -15,7 +16,7 @@ SITE = "https://site.example/"
 POLICY = Policy(contact="us@weft.example")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "names"),
     [
         ({"fetching": {"headers": {"X-Key": "hidden\r\nx: y"}}}, "crawl.fetching.headers.X-Key"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
 from weft.cli.crawl_export import fields_of
@@ -86,7 +87,7 @@ def test_structured_data_is_found_and_what_is_broken_is_left_out() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "value"),
     [
         ({"css": "h1"}, "A lamp"),
@@ -113,7 +114,7 @@ def test_a_rule_makes_a_field_of_its_type(rule: dict[str, Any], value: Any) -> N
     assert field(rule) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "number"),
     [
         ("1,234.50", 1234.5),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.crawls.links import Links
 from weft.fetching.urls import USUAL, key_of
 
@@ -33,8 +33,8 @@ def test_a_link_leads_where_it_led_before_wherever_it_stands(pages: list[tuple[s
         assert all(key == key_of(url) for url, key in leads.items())
 
 
-@pytest.mark.parametrize("href", [href for href in HREFS if href])
-@pytest.mark.parametrize("first", BASES)
+@for_each("href", [href for href in HREFS if href])
+@for_each("first", BASES)
 def test_what_a_link_means_on_one_page_is_not_taken_for_what_it_means_on_another(first: str, href: str) -> None:
     links = Links(USUAL)
     links.lead(first, [href])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
 from weft.crawls.charset import as_text, charset_of
@@ -87,7 +88,7 @@ def test_what_is_no_html_is_not_parsed_as_such() -> None:
     assert read("<!DOCTYPE html><title>yes</title>", content_type="").title == "yes"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "content_type", "text"),
     [
         ("grün".encode(), "text/html", "grün"),
@@ -149,7 +150,7 @@ def test_a_large_page_is_skimmed_and_still_has_title_base_and_links() -> None:
     assert (page.is_heavy, page.title, page.links) == (True, "Big & good", ["http://site.example/x/b?c=1&d=2"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "part",
     [b"<br>words<br>\n", b"<li><a href=/x>x</a>\n", b"words and words ", b"<p>open", b"<td>1", b"if (a<b) { c(); }\n"],
 )

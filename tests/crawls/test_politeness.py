@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from tests.cases import for_each
 from weft.clock import SECOND, Moment, as_datetime, seconds
 from weft.crawl_spec import Politeness
 from weft.crawls.politeness import (
@@ -167,7 +168,7 @@ def test_retry_after_is_a_number_of_seconds_or_a_date() -> None:
     assert retry_after(b"Wed, 21 Oct 2015 07:28:00 GMT", NOW) == 0.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         b"",

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import msgspec
-import pytest
 
+from tests.cases import for_each
 from weft import crawl_spec
 from weft.crawls.reasons import REASONS
 
@@ -42,7 +42,7 @@ def shown(default: object) -> str:
     return "empty" if default in ("", (), {}) else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
 
 
-@pytest.mark.parametrize("heading", PARTS)
+@for_each("heading", PARTS)
 def test_the_reference_has_every_field_with_its_default(heading: str) -> None:
     fields = {each.name: each for each in msgspec.structs.fields(PARTS[heading])}
     told = rows(section(heading))

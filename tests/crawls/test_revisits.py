@@ -2,13 +2,14 @@
 
 import pytest
 
+from tests.cases import for_each
 from weft.crawl_spec import Revisit
 from weft.crawls.revisits import lastmod, next_interval
 
 HOUR, DAY = 3_600.0, 86_400.0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("policy", "last", "changed", "age", "expected"),
     [
         (Revisit(), 0.0, None, 0.0, 0.0),

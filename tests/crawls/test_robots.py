@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cases import for_each
 from weft.crawl_spec import Politeness
 from weft.crawls.allowance import Allowances
 from weft.crawls.robots import LARGEST, NONE, RULES, KeptRobots, Rules, text_of, token_of
@@ -13,7 +14,7 @@ def allows(text: bytes, path: str, token: str = "weft") -> bool:
     return Rules(text_of(text), token).allows(HERE + path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "path", "allowed"),
     [
         (b"User-agent: *\nDisallow: /private", "/private/x", False),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
 from weft.crawl_spec import CrawlSpec
@@ -59,7 +60,7 @@ def test_a_crawl_without_seeds_is_bounded_by_its_patterns_alone() -> None:
     assert [Scope(told, ()).refuses(url, 0) for url in ("http://a.example/", "http://x.example/")] == ["", "deny"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "refusal"),
     [
         ("http://a.example/ok/page", None),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cases import for_each
 from weft.clock import Moment, seconds
 from weft.fetching.cookies import LONGEST_HEADER, MOST, MOST_PER_DOMAIN, Jar
 from weft.fetching.exchange import Exchange
@@ -28,7 +29,7 @@ def answer(url: str, *cookies: str) -> Exchange:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cookie", "url", "sent"),
     [
         ("a=1", "https://www.shop.example/a/c", "a=1"),

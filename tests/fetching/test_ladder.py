@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.clock import SECOND
 from weft.fetching import exits, ladder
 from weft.fetching.exchange import Exchange, NoAnswer
@@ -109,7 +110,7 @@ def exchange(status: int, body: bytes = b"page", **headers: str) -> Exchange:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "verdict"),
     [
         (exchange(200), "ok"),

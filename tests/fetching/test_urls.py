@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.fetching.urls import LONGEST_HOST, Spelling, canonical, host_of, key_of, origin_of, resolve
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spelled", "meant"),
     [
         ("HTTP://Site.Example:80", "http://site.example/"),
@@ -43,7 +43,7 @@ def test_an_address_has_one_spelling(spelled: str, meant: str) -> None:
     assert canonical(spelled) == meant
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         *("", "site.example", "/a", "mailto:a@b.example", "javascript:void(0)", "ftp://site.example/"),
