@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, events_of, facts, in_use, rows_of, set_limit, submit, submit_many
 from weft.app import App
@@ -211,7 +212,7 @@ async def test_no_step_leads_out_of_an_end(app: App, clock: SetClock, state: Run
     assert await app.runs.get(run_id) == before
 
 
-@pytest.mark.parametrize("pair", sorted(product(RunState, RunState)))
+@for_each("pair", sorted(product(RunState, RunState)))
 def test_only_documented_pairs_are_in_the_graph(pair: tuple[RunState, RunState]) -> None:
     documented = {
         ("queued", "running"),

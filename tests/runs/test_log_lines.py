@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.runs.log_lines import Line, LinePage, LogLines
 from weft.runs.log_records import LONGEST_RECORD, records_of
 from weft.runs.log_search import LogQuery
@@ -123,7 +124,7 @@ TEXTS = ["price", "PRICE 7", "2026-11", "01:02", "shop", "root", "o", "INFO", "[
 MORE_TEXTS = ["red", " x", "  File", "KeyError", "    KeyError", "a/b", "\\x07", "é", "É"]
 
 
-@pytest.mark.parametrize("text", [*TEXTS, *MORE_TEXTS])
+@for_each("text", [*TEXTS, *MORE_TEXTS])
 async def test_a_text_is_found_by_lines_as_it_is_by_records(text: str) -> None:
     records = [
         {"at": 1_794_790_923_000_000, "level": "INFO", "logger": "shop", "message": 'the price 7 a"b \\ ü a/b \x07 É'},

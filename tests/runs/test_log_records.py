@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.errors import Invalid
 from weft.runs.log_errors import ErrorGroups, masked
 from weft.runs.log_records import LONGEST_LINE, LONGEST_RECORD, LogParser, LogRecord, LogText, records_of, shown
@@ -70,7 +71,7 @@ def test_what_follows_the_first_line_is_indented_so_that_it_cannot_pass_for_a_re
     assert text.endswith(f"    Traceback:\n    ValueError: x\n    {forged}\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "seen"),
     [
         (b"\x1b[31mred\x1b[0m", "red"),
@@ -105,7 +106,7 @@ def test_fields_of_a_record_are_kept() -> None:
     assert (record.url, record.status, record.spider, record.run_id) == ("http://x/1", 404, "books", 7)
 
 
-@pytest.mark.parametrize("part", [b"[]", b"3", b"{", b"{}}", b'{"at":"soon"}', b'{"status":[1]}', b"[" * 5000])
+@for_each("part", [b"[]", b"3", b"{", b"{}}", b'{"at":"soon"}', b'{"status":[1]}', b"[" * 5000])
 def test_what_is_no_record_is_a_printed_line(part: bytes) -> None:
     [record] = records_of(b"\x1e" + part + b"\n")
     assert (record.level, record.message) == ("", part.decode())

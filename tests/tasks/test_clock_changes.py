@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.cases import for_each
 from weft.clock import SECOND, moment
 from weft.tasks.schedule import Schedule, fires_between, next_fire, parse_when, ticks
 
@@ -104,19 +105,19 @@ def of_weft(zone: str, change: str, expression: str) -> list[datetime]:
     return [datetime.fromtimestamp(fire // SECOND, UTC) for fire in fires]
 
 
-@pytest.mark.parametrize(("zone", "change"), BOTH)
+@for_each(("zone", "change"), BOTH)
 def test_the_clock_changes_where_the_table_says(zone: str, change: str) -> None:
     before, after = (utc(change) + shift for shift in (-MINUTE, timedelta()))
     assert before.astimezone(ZoneInfo(zone)).utcoffset() != after.astimezone(ZoneInfo(zone)).utcoffset()
 
 
-@pytest.mark.parametrize(("zone", "change"), BOTH)
+@for_each(("zone", "change"), BOTH)
 def test_ticks_around_a_clock_change_are_those_of_the_calculator(zone: str, change: str) -> None:
     for expression in EXPRESSIONS:
         assert of_weft(zone, change, expression) == calculated(zone, change, expression), expression
 
 
-@pytest.mark.parametrize(("zone", "change"), BOTH)
+@for_each(("zone", "change"), BOTH)
 def test_walking_back_and_counting_agree_with_walking_on(zone: str, change: str) -> None:
     for expression in EXPRESSIONS:
         walk_and_count(zone, change, expression)
@@ -138,7 +139,7 @@ def walk_and_count(zone: str, change: str, expression: str) -> None:
         assert all_ticks.count(start, cut) == sum(tick < cut for tick in expected), expression
 
 
-@pytest.mark.parametrize(("zone", "change"), BOTH)
+@for_each(("zone", "change"), BOTH)
 def test_asking_at_any_minute_gives_the_first_tick_after_it(zone: str, change: str) -> None:
     for expression in EXPRESSIONS:
         ask_at_many_minutes(zone, change, expression)
@@ -178,7 +179,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("zone", "text", "after", "expected"), BY_HAND)
+@for_each(("zone", "text", "after", "expected"), BY_HAND)
 def test_ticks_are_those_worked_out_by_hand(zone: str, text: str, after: str, expected: list[str]) -> None:
     schedule = parse_when(text, zone)
     first = next_fire(schedule, moment(datetime.fromisoformat(after)))
@@ -186,7 +187,7 @@ def test_ticks_are_those_worked_out_by_hand(zone: str, text: str, after: str, ex
     assert [first, next_fire(schedule, first)] == [moment(datetime.fromisoformat(text)) for text in expected]
 
 
-@pytest.mark.parametrize(("zone", "change"), BOTH)
+@for_each(("zone", "change"), BOTH)
 def test_an_interval_follows_elapsed_time_through_a_clock_change(zone: str, change: str) -> None:
     start, end = moment(utc(change) - AROUND), moment(utc(change) + AROUND)
     fires = fires_between(Schedule(every_seconds=5400, zone=zone), start, end, 1000)

@@ -10,6 +10,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.clock import SECOND, Moment
 from weft.errors import Invalid
 from weft.tasks import cron
@@ -50,7 +51,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "said"), REFUSED)
+@for_each(("expression", "said"), REFUSED)
 def test_a_wrong_expression_is_refused_with_its_field_and_what_is_allowed(expression: str, said: str) -> None:
     with pytest.raises(Invalid) as refusal:
         cron.parse(expression)
@@ -63,7 +64,7 @@ def test_what_is_not_text_is_refused(nothing: object) -> None:
         cron.parse(nothing)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "expression",
     [
         "* * * * *",

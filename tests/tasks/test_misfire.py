@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.clock import SECOND, Moment
 from weft.tasks.misfire import Due, due
 from weft.tasks.schedule import Schedule, fires_between, next_fire
@@ -68,7 +69,7 @@ JUMPS = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "jump", "fire", "missed"), JUMPS)
+@for_each(("policy", "jump", "fire", "missed"), JUMPS)
 def test_a_clock_set_far_on_applies_the_policy(policy: Any, jump: Moment, fire: int, missed: int) -> None:
     now = TICK + jump
     latest = now - now % HOUR
@@ -96,7 +97,7 @@ OUTAGES = [
 ]
 
 
-@pytest.mark.parametrize(("every", "policy", "outage", "fire", "missed"), OUTAGES)
+@for_each(("every", "policy", "outage", "fire", "missed"), OUTAGES)
 def test_after_an_outage_of_an_interval_the_counts_are_exact(
     every: int, policy: Any, outage: Moment, fire: int, missed: int
 ) -> None:

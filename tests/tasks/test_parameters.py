@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.tasks.scene import keep, noop, runs_of
 from weft.app import App
 from weft.errors import Invalid
@@ -32,7 +33,7 @@ def test_an_open_parameter_must_be_given() -> None:
     assert resolve({"day": None}, {"day": "monday"}, "p/t") == {"day": "monday"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("default", "value", "kind"),
     [
         (1, "1", "a whole number"),
@@ -68,7 +69,7 @@ def test_values_go_wherever_their_name_stands() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [5, 2.5, True, [1, "a"], {"a": 1}, "text"])
+@for_each("value", [5, 2.5, True, [1, "a"], {"a": 1}, "text"])
 def test_a_name_that_stands_alone_keeps_the_type_of_its_value(value: Any) -> None:
     assert fill({"field": "{{a}}"}, {"a": value}) == {"field": value}
 
@@ -118,7 +119,7 @@ def test_braces_that_name_nothing_stay() -> None:
     assert fill({"x": "{} {{}} {a} {{ }} ${a}"}, {}) == {"x": "{} {{}} {a} {{ }} ${a}"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "default", "value"),
     [
         ("5", 1, 5),
@@ -136,7 +137,7 @@ def test_a_typed_value_takes_the_type_of_its_default(text: str, default: Any, va
     assert from_text(text, default) == value
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a-b", "1a", "a.b", "{{"])
+@for_each("name", ["", "a b", "a-b", "1a", "a.b", "{{"])
 def test_a_parameter_s_name_is_letters_digits_and_underscores(name: str) -> None:
     with pytest.raises(Invalid, match=r"parameter is .*; it must be a name of letters, digits and '_'"):
         noop("t", params={name: 1})

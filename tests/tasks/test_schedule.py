@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.clock import SECOND, moment
 from weft.errors import Invalid
 from weft.tasks.schedule import LAST_MOMENT, Schedule, fires_between, jittered, next_fire, next_fires, parse_when
@@ -19,7 +20,7 @@ from weft.tasks.words import sentence
 NOON = moment(datetime.fromisoformat("2026-06-01T12:00Z"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "field", "value"),
     [
         ("@yearly", "cron", "0 0 1 1 *"),
@@ -70,7 +71,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED)
+@for_each(("text", "said"), REFUSED)
 def test_a_wrong_line_is_refused_with_what_is_allowed(text: str, said: str) -> None:
     with pytest.raises(Invalid) as refusal:
         parse_when(text)
@@ -107,7 +108,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "said"), WRONG)
+@for_each(("table", "said"), WRONG)
 def test_a_wrong_table_is_refused_with_what_is_allowed(table: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid) as refusal:
         Schedule.parse(table)
@@ -212,7 +213,7 @@ def test_jitter_spreads_schedules_that_tick_together() -> None:
     assert all(900 < many < 1100 for many in per_ten_seconds)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "zone", "told"),
     [
         ("30 2 * * *", "Europe/Berlin", "every day at 02:30 (Europe/Berlin)"),

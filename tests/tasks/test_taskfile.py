@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.clock import SECOND
 from weft.errors import Invalid
 from weft.runs.model import Retry
@@ -189,7 +190,7 @@ WRONG_FILES: list[tuple[str, str | bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), WRONG_FILES)
+@for_each(("name", "text", "said"), WRONG_FILES)
 def test_a_wrong_file_is_refused_in_one_sentence(tmp_path: Path, name: str, text: str | bytes, said: str) -> None:
     path = written(tmp_path, text, name)
     with pytest.raises(Invalid) as refused:
@@ -253,7 +254,7 @@ WRONG_TASKS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "said"), WRONG_TASKS)
+@for_each(("fields", "said"), WRONG_TASKS)
 def test_a_wrong_field_is_refused_with_its_place(fields: dict[str, Any], said: str) -> None:
     table = {"name": "t", "kind": "noop", **fields}
     with pytest.raises(Invalid) as refused:
