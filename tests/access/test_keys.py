@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from tests.access.acting import new_user
+from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.waiting import eventually
 from weft.access import keys
@@ -76,7 +77,7 @@ async def test_the_use_of_a_key_is_noted(app: App, clock: SetClock, monkeypatch:
 VIEWER, OPERATOR, ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("grants", "limit", "left"),
     [
         ({"a": ADMIN}, {"a": ADMIN}, {"a": ADMIN}),

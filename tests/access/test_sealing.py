@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from weft.access.sealing import Sealer
 from weft.errors import Misconfigured, Unopened
 from weft.settings import load
@@ -90,7 +91,7 @@ def test_a_given_key_is_the_same_on_every_machine(tmp_path: Path) -> None:
         Sealer(tmp_path / "a", key).make_key()
 
 
-@pytest.mark.parametrize("key", ["weft", "changeme", "8bytes!!", "0123456789" * 5, "changeme" * 8, "a" * 64])
+@for_each("key", ["weft", "changeme", "8bytes!!", "0123456789" * 5, "changeme" * 8, "a" * 64])
 def test_a_known_or_weak_key_stops_the_start_and_is_not_repeated(tmp_path: Path, key: str) -> None:
     with pytest.raises(Misconfigured, match="key 1 of secret_key must not be used") as problem:
         Sealer(tmp_path / "keys", key)

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.api.acting import visiting
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from weft.access.model import Caller, Key, Role
 from weft.access.signing import public_key_of
@@ -175,7 +176,7 @@ async def test_a_token_that_was_touched_is_refused(app: App) -> None:
         assert await service.is_refused(token), token
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "AAAA", "é" * 44, encoded(bytes(31)), encoded(bytes(33)), "-----BEGIN PUBLIC KEY-----", "x" * 5000],
 )

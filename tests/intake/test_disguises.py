@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from tests.intake.letter_making import ORDER, deployed, kept
 from weft.access.model import Caller, Role
@@ -31,7 +32,7 @@ DISGUISES = [
 ]
 
 
-@pytest.mark.parametrize("disguise", DISGUISES)
+@for_each("disguise", DISGUISES)
 def test_a_message_belongs_to_the_project_of_the_run_that_it_asks_for(disguise: dict[str, Any]) -> None:
     _belongs_to_shop(msgspec.json.encode(disguise))
 

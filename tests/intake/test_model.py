@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.intake.ordering import body, enveloped, message
 from weft.envelope import Envelope
 from weft.errors import Invalid
@@ -62,7 +63,7 @@ def test_an_envelope_without_a_service_is_refused() -> None:
     assert "service" in refusal(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "says"),
     [
         (b"", "it is empty"),

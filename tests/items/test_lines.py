@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.items.lines import fingerprint, read_lines
 
 values = st.recursive(
@@ -34,7 +35,7 @@ def test_no_bytes_break_the_reader(data: bytes) -> None:
     assert len(read_lines(data)) <= data.count(b"\n") + 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [b"nonsense", b"[]", b"null", b'{"at":1}', b'{"item":[]}', b'{"item":null}', b'{"item":{"a":1}', b" ", b'{"item":'],
 )

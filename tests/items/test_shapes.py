@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.errors import Invalid
 from weft.items.shapes import check_schema, inferred, problem_of, shape
 
@@ -44,7 +45,7 @@ def test_each_keyword_is_checked(schema: dict[str, Any], good: object, bad: obje
     assert problem_of(bad, schema) is not None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         [],

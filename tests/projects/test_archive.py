@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.projects.making import project, tarred, zipped
 from weft.errors import Invalid
 from weft.projects.archive import unpack
@@ -65,8 +66,8 @@ NAMES = ["../evil.py", "a/../../evil.py", "/etc/evil", "C:/evil.py", "C:evil.py"
          "..", "a\nb.py", "x" * 250, "/".join("d" * 60), "\x1b[31mred.py"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("make", [zipped, tarred], ids=["zip", "tar"])
+@for_each("name", NAMES)
+@for_each("make", [zipped, tarred], ids=["zip", "tar"])
 def test_a_name_that_leads_elsewhere_is_refused(
     tmp_path: Path, name: str, make: Callable[[dict[str, str]], bytes]
 ) -> None:
@@ -97,7 +98,7 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@for_each("kind", TYPES)
 def test_only_files_and_folders_are_taken_from_a_tar(tmp_path: Path, kind: str) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
@@ -185,7 +186,7 @@ WRONG = {"empty": b"", "text": b"hello", "gzip of text": b"\x1f\x8b" + bytes(20)
          "half a tar": tarred(project())[:-40], "an ELF": b"\x7fELF" + bytes(600)}  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
+@for_each("what", WRONG)
 def test_what_is_no_archive_is_refused(tmp_path: Path, what: str) -> None:
     assert refusal(tmp_path, WRONG[what]).startswith("the archive: it ")
 

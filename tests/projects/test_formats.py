@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.projects.making import below, project, written
 from weft.errors import Invalid
 from weft.projects.formats import Layout, layout_of
@@ -31,7 +32,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("what", LAYOUTS)
+@for_each("what", LAYOUTS)
 def test_every_format_is_known_by_what_is_in_it(tmp_path: Path, what: str) -> None:
     files, kind, form, root = LAYOUTS[what]
     assert layout_of(written(tmp_path, files), kind) == Layout(format=form, settings="shop.settings", root=root)
@@ -59,7 +60,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("what", UNFIT)
+@for_each("what", UNFIT)
 def test_what_is_missing_is_said(tmp_path: Path, what: str) -> None:
     files, kind, said = UNFIT[what]
     with pytest.raises(Invalid) as problem:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.cases import for_each
 from weft.projects.own_settings import masked
 from weft.redaction import MASK
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "DB_PASSWORD",
@@ -33,7 +32,7 @@ def test_a_value_whose_name_says_that_it_is_secret_is_masked(name: str) -> None:
     assert masked({"SHOP": {name: "hush-hush", "size": 3}}) == {"SHOP": {name: MASK, "size": 3}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("COOKIES_ENABLED", False),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from weft.projects.version_order import version_key
 
 LINES = [
@@ -22,7 +22,7 @@ LINES = [
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True)
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line[0])
+@for_each("line", LINES, ids=lambda line: line[0])
 def test_versions_are_in_the_order_that_people_expect(line: list[str]) -> None:
     assert all(version_key(one) < version_key(next_) for one, next_ in pairwise(line))
 

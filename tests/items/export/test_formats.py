@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet
 import pytest
 
+from tests.cases import for_each
 from tests.items.export.gathering import written
 from weft.errors import Conflict, Invalid
 from weft.items.export.formats import Format, exported
@@ -67,7 +68,7 @@ async def test_a_table_has_every_field_that_any_row_has() -> None:
     ]
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@for_each("begin", ["=", "+", "-", "@", "\t", "\r", "\n"])
 async def test_no_text_is_a_formula(begin: str) -> None:
     evil = f"{begin}cmd|' /C calc'!A0"
     rows = [{evil: evil, "nested": [evil]}]
@@ -119,7 +120,7 @@ async def test_xml_says_what_the_rows_say() -> None:
     assert third.find("maker").get("nil") == "true"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("name", ["1st", "with space", "", "a<b>", "xmlns", "a:b", "ключ", 'quo"te', "-", "\x00"])
+@for_each("name", ["1st", "with space", "", "a<b>", "xmlns", "a:b", "ключ", 'quo"te', "-", "\x00"])
 async def test_any_name_becomes_a_valid_one_of_xml(name: str) -> None:
     [item] = read_xml(await written(Format.XML, [{name: "x"}]))
     [field] = item
@@ -152,7 +153,7 @@ async def test_parquet_has_types_where_they_hold_and_text_elsewhere() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "kind", "kept"),
     [
         ([1, 2**63 - 1], "int64", [1, 2**63 - 1]),
