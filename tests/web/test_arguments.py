@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from weft.web.arguments import Field, body_of, field_of, told_of, typed_of
 
 
@@ -13,7 +14,7 @@ def argument(name: str = "pages", default: str | None = "3", annotation: str = "
     return {"name": name, "default": default, "annotation": annotation, "doc": doc}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("annotation", "kind", "step"),
     [
         ("int", "number", "1"),
@@ -83,7 +84,7 @@ def test_a_run_is_made_from_what_was_typed_and_nothing_else() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "field"),
     [
         ({}, "arg.country"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from weft.web.rendering import number, size
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("count", "said"),
     [
         (0, "0 bytes"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
+from tests.cases import for_each
 from weft.web.pages.runs import moment_of
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "at"),
     [
         ("90m", "2026-06-01T10:30:00+00:00"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from tests.cases import for_each
 from weft.web.scraped import LONG, Room, cell, columns_of, differences, pretty
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "kind"),
     [("a", "text"), ("", "empty"), (1, "number"), (True, "word"), (None, "word"), ([], "nested"), ({"a": 1}, "nested")],
 )
@@ -17,7 +16,7 @@ def test_a_value_is_shown_as_what_it_is(value: object, kind: str) -> None:
     assert cell(value, Room()).kind == kind
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "is_link"),
     [
         ("https://shop.example/a?b=c#d", True),
