@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from weft.addresses import CLOSED, METADATA, METADATA_V6, Guard, RefusedAddress
 
 OPEN = [
@@ -28,18 +29,18 @@ CLOSED_ONES = [
 ]
 
 
-@pytest.mark.parametrize("address", OPEN)
+@for_each("address", OPEN)
 def test_a_public_address_is_open(address: str) -> None:
     Guard().check(address)
 
 
-@pytest.mark.parametrize("address", CLOSED_ONES)
+@for_each("address", CLOSED_ONES)
 def test_an_address_that_is_not_public_is_closed(address: str) -> None:
     with pytest.raises(RefusedAddress, match="allowed_networks"):
         Guard().check(address)
 
 
-@pytest.mark.parametrize("network", [network for network, _ in CLOSED])
+@for_each("network", [network for network, _ in CLOSED])
 def test_a_closed_network_is_open_where_it_is_allowed_and_no_other_is(network: str) -> None:
     first = network.partition("/")[0]
     Guard([network]).check(first)
@@ -57,7 +58,7 @@ def test_an_address_inside_another_is_as_open_as_by_itself() -> None:
         here.check("::ffff:10.0.0.1")
 
 
-@pytest.mark.parametrize("address", [*METADATA, *METADATA_V6])
+@for_each("address", [*METADATA, *METADATA_V6])
 def test_the_keys_of_a_cloud_are_open_only_where_that_one_address_is_allowed(address: str) -> None:
     with pytest.raises(RefusedAddress, match="keys of a cloud"):
         Guard(["0.0.0.0/0", "::/0"]).check(address)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.executing import attempt
 from weft.adapters.executors.shell import Command, environment
 from weft.config import Config, hidden
@@ -78,7 +79,7 @@ def test_every_setting_is_told_with_its_origin_and_its_sentence() -> None:
     assert all(setting.doc and setting.origin == "default" for setting in settings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "value"),
     [
         ("PORT", "7000", 7000),
@@ -99,7 +100,7 @@ def test_a_variable_is_read_in_the_type_of_its_setting(name: str, text: str, val
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "sentence"),
     [
         ("LEASE_SECONDS", "soon", "WEFT_LEASE_SECONDS is 'soon'; it must be a number"),
@@ -151,7 +152,7 @@ def test_variables_of_others_are_none_of_our_business() -> None:
     assert loaded({"PATH": "/bin", "WEFTX": "1", "XWEFT_PORT": "1"}) == Config()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         ("port = ", "weft.toml cannot be read: "),
@@ -259,12 +260,12 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize(("url", "shown"), SECRETS)
+@for_each(("url", "shown"), SECRETS)
 def test_the_password_of_a_url_is_shown_as_dots(url: str, shown: str) -> None:
     assert hidden(url) == shown
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.cases import for_each
 from weft import crawl_ports, errors, ports
 from weft.adapters import registry
 from weft.cli.main import COMMANDS
@@ -89,7 +90,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
 """Defaults that are told in words."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("heading", "kind", "more"),
     [
         ("Task", Task, set()),
@@ -146,7 +147,7 @@ def protocols() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("port", "methods"), list(protocols().items()))
+@for_each(("port", "methods"), list(protocols().items()))
 def test_the_reference_has_every_method_of_a_port(port: str, methods: list[str]) -> None:
     assert list(rows(section("ports.md", port))) == methods
 
@@ -166,7 +167,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+@for_each("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_every_link_leads_to_a_page_and_a_heading(file: Path) -> None:
     for link in LINK.findall(re.sub(r"```.*?```", "", file.read_text(), flags=re.DOTALL)):
         if "://" in link or link.startswith("mailto:"):

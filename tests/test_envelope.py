@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cases import for_each
 from weft.envelope import Envelope
 from weft.errors import Invalid
 
@@ -44,7 +45,7 @@ def test_every_other_field_is_needed(missing: str) -> None:
         Envelope.decode(json.dumps(given).encode())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"service": ""},
@@ -62,7 +63,7 @@ def test_a_wrong_or_unknown_field_is_refused(wrong: dict[str, object]) -> None:
         Envelope.decode(json.dumps({**GOOD, **wrong}).encode())
 
 
-@pytest.mark.parametrize("broken", [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"service": "\xff"}', b"[" * 100_000])
+@for_each("broken", [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"service": "\xff"}', b"[" * 100_000])
 def test_what_is_no_envelope_at_all_is_refused(broken: bytes) -> None:
     with pytest.raises(Invalid, match="it must be a JSON object with service, action, payload"):
         Envelope.decode(broken)

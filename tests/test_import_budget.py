@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bench.measure import pss_megabytes
 from tests import servers
+from tests.cases import for_each
 from tests.cli.commanding import environment
 from tests.conftest import plain_engine
 from tests.servers.server import free_port
@@ -144,7 +145,7 @@ def test_a_process_at_rest_is_light_on_postgresql(role: str, postgres_server: se
     assert 10 < rested(role, settings, tmp_path).megabytes <= MEGABYTES[role]
 
 
-@pytest.mark.parametrize("package", UNUSED)
+@for_each("package", UNUSED)
 def test_a_process_at_rest_has_not_imported(role: str, on_sqlite: Rested, package: str) -> None:
     if (role, package) in UVICORNS:
         return

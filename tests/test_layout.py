@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
+
 SOURCE = Path(__file__).parent.parent / "src" / "weft"
 FILES = sorted(SOURCE.rglob("*.py"))
 EMPTY_NAMES = {"utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service"}
@@ -42,7 +44,7 @@ def test_an_import_of_sqlalchemy_is_seen_wherever_it_stands(tmp_path: Path, sour
     assert ("sqlalchemy" in packages_imported_by(file)) is found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "allowed"),
     [
         ("db/sqlite.py", True),

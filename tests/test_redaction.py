@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.growing import TOO_MUCH, growth
 from weft import logs
 from weft.redaction import MASK, MaskedStream, Values, in_process, is_secret, redacted, redacted_tree
@@ -56,7 +57,7 @@ def test_a_value_is_known_until_everybody_has_dropped_it() -> None:
     assert values.text("hunter22") == "hunter22"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("postgresql://weft:pa@ss/word@db/weft down", f"postgresql://{MASK}@db/weft down"),
@@ -80,12 +81,12 @@ def test_what_stands_in_the_place_of_a_secret_is_masked(text: str, expected: str
     assert redacted(text) == expected
 
 
-@pytest.mark.parametrize("name", ["password", "DB_PASSWORD", "apiKey", "X-Api-Key", "token", "Authorization", "secret"])
+@for_each("name", ["password", "DB_PASSWORD", "apiKey", "X-Api-Key", "token", "Authorization", "secret"])
 def test_these_names_hold_secrets(name: str) -> None:
     assert redacted_tree({name: "x", "page": "x"}) == {name: MASK, "page": "x"}
 
 
-@pytest.mark.parametrize("name", ["passed", "token_count", "tokenizer", "key", "monkey", "secretary", "author", 7])
+@for_each("name", ["passed", "token_count", "tokenizer", "key", "monkey", "secretary", "author", 7])
 def test_these_names_hold_none(name: object) -> None:
     assert not is_secret(name)
 
@@ -137,7 +138,7 @@ def test_no_log_line_shows_a_secret(known: str, form: str) -> None:
     assert json.dumps(CANARY)[1:-1] not in line
 
 
-@pytest.mark.parametrize("unit", ["a", "a-", "pass", "token ", "redis://", "postgres+", "a://b:c", "x@", 'pwd="'])
+@for_each("unit", ["a", "a-", "pass", "token ", "redis://", "postgres+", "a://b:c", "x@", 'pwd="'])
 def test_a_long_text_costs_no_more_than_its_length(unit: str) -> None:
     assert growth(redacted, unit) < TOO_MUCH
 
