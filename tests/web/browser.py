@@ -1,4 +1,7 @@
-"""A headless Chromium, driven over its own protocol: it opens pages, types, presses buttons, and says what is wrong."""
+"""A headless Chromium, driven over its own protocol: it opens pages, types, presses buttons, and says what is wrong.
+
+One Chromium serves all tests of a process; each test has a browser context of its own: no cookies, nothing stored.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import base64
 import itertools
 import os
 import shutil
+import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +35,24 @@ OPTIONS = [
     "--disable-sync",
     "--no-first-run",
     "--no-proxy-server",
+    "--no-startup-window",
     "--remote-debugging-port=0",
+    "--remote-debugging-pipe",
 ]
+WITH_A_PIPE = 'exec "$@" 3<&0 4>/dev/null </dev/null'
+"""Chromium ends itself when its pipe, number 3, is closed: also when the process of the tests was killed."""
+START_SECONDS = 60.0
+WIDTH, HEIGHT = 1280, 900
 
 
 class Browser:
-    """One tab. ``complaints`` is what the console and the network say went wrong; ``asked`` is every address that
-    pages have asked for."""
+    """One tab. ``complaints`` is what the console and the network say went wrong; ``asked`` is every URL that pages
+    have asked for."""
 
     def __init__(self, line: aiohttp.ClientWebSocketResponse) -> None:
         self._line, self._numbers = line, itertools.count(1)
+        self._session = ""
+        self._context = ""
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._loads = 0
         self.complaints: list[str] = []
@@ -83,15 +97,35 @@ class Browser:
         file.write_bytes(base64.b64decode(picture["data"]))
 
     async def say(self, method: str, **params: Any) -> Any:
-        number = next(self._numbers)
-        self._answers[number] = asyncio.get_running_loop().create_future()
-        await self._line.send_json({"id": number, "method": method, "params": params})
-        async with asyncio.timeout(60):
-            return await self._answers[number]
+        return await self._send(method, params, self._session)
+
+    async def attach(self) -> None:
+        """Open the tab in a context of its own; what is said from here on is said to the tab."""
+        context = await self._send("Target.createBrowserContext", {"disposeOnDetach": True})
+        self._context = context["browserContextId"]
+        wanted = {"url": "about:blank", "browserContextId": self._context, "width": WIDTH, "height": HEIGHT}
+        tab = await self._send("Target.createTarget", wanted)
+        attached = await self._send("Target.attachToTarget", {"targetId": tab["targetId"], "flatten": True})
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await self.say(f"{domain}.enable")
 
     async def close(self) -> None:
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
+        """Throw the context away, with its tab, its cookies and its storage."""
+        try:
+            if self._context:
+                await self._send("Target.disposeBrowserContext", {"browserContextId": self._context})
+        finally:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _send(self, method: str, params: dict[str, Any], session: str = "") -> Any:
+        number = next(self._numbers)
+        self._answers[number] = asyncio.get_running_loop().create_future()
+        message = {"id": number, "method": method, "params": params}
+        await self._line.send_json(message | ({"sessionId": session} if session else {}))
+        async with asyncio.timeout(60):
+            return await self._answers[number]
 
     async def _loaded(self, seen: int) -> None:
         await eventually(lambda: self._loads > seen, timeout=60)
@@ -105,6 +139,8 @@ class Browser:
                     answer.set_exception(AssertionError(str(told["error"])))
                 else:
                     answer.set_result(told["result"])
+            elif told.get("sessionId", "") != self._session:
+                continue
             elif told["method"] == "Page.loadEventFired":
                 self._loads += 1
             elif told["method"] == "Log.entryAdded":
@@ -119,51 +155,64 @@ class Browser:
                 self.complaints.append(str(told["params"]["exceptionDetails"]))
 
 
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Browser]:
-    """A new browser with one tab; a missing one skips on a laptop and fails in CI."""
-    for asset in assets().values():
-        assert asset.compressed or asset.content  # kept from here on, whoever builds the pages anew meanwhile
+class Chromium:
+    """The process that all tests share, in a folder of its own."""
+
+    def __init__(self, program: str) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="weft-browser-"))
+        self.process = subprocess.Popen(
+            ["sh", "-c", WITH_A_PIPE, "sh", program, *OPTIONS, f"--user-data-dir={self._folder}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.url = self._found()
+
+    def end(self) -> None:
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.wait(START_SECONDS)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _found(self) -> str:
+        """Where the browser is spoken to, once it says so."""
+        file = self._folder / "DevToolsActivePort"
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            lines = file.read_text().splitlines() if file.exists() else []
+            if len(lines) == 2:
+                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+            time.sleep(0.02)
+        raise AssertionError(f"chromium did not answer within {START_SECONDS:.0f} s; it is {self.process.poll()}")
+
+
+@cache
+def chromium() -> Chromium:
+    """The one of this process; a missing one skips on a laptop and fails in CI."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         if os.environ.get("CI") == "true":
             pytest.fail("chromium is not installed")
         pytest.skip("chromium is not installed")
-    with tempfile.TemporaryDirectory(prefix="weft-browser-", ignore_cleanup_errors=True) as folder:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *OPTIONS,
-            f"--user-data-dir={folder}",
-            "about:blank",
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+    return Chromium(program)
+
+
+def end_chromium() -> None:
+    if chromium.cache_info().currsize:
+        chromium().end()
+        chromium.cache_clear()
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Browser]:
+    """A tab in a new context, in which nobody has ever been."""
+    for asset in assets().values():
+        assert asset.compressed or asset.content  # kept from here on, whoever builds the pages anew meanwhile
+    url = (await asyncio.to_thread(chromium)).url
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, max_msg_size=0) as line:
+        browser = Browser(line)
         try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.ws_connect(await _tab(session, Path(folder)), max_msg_size=0) as line,
-            ):
-                browser = Browser(line)
-                for domain in ("Page", "Runtime", "Log", "Network"):
-                    await browser.say(f"{domain}.enable")
-                yield browser
-                await browser.close()
+            await browser.attach()
+            yield browser
         finally:
-            process.terminate()
-            await process.wait()
-
-
-async def _tab(session: aiohttp.ClientSession, folder: Path) -> str:
-    """Where the first tab is spoken to, once there is one."""
-
-    async def found() -> str:
-        try:
-            port = (folder / "DevToolsActivePort").read_text().splitlines()[0]
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                tabs = [each for each in await answer.json() if each["type"] == "page"]
-        except (OSError, IndexError, aiohttp.ClientError):
-            return ""
-        return str(tabs[0]["webSocketDebuggerUrl"]) if tabs else ""
-
-    return str(await eventually(found, timeout=60))
+            await browser.close()

@@ -1,7 +1,9 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
+import pytest
 import pytest_asyncio
 
+from tests.web.browser import end_chromium
 from tests.web.surfing import Surfer, surfing
 from weft.app import App
 
@@ -11,3 +13,9 @@ async def surfer(app: App) -> AsyncIterator[Surfer]:
     """Somebody who is not logged in."""
     async with surfing(app) as somebody:
         yield somebody
+
+
+@pytest.fixture(scope="session", autouse=True)
+def chromium_ends_with_the_process() -> Iterator[None]:
+    yield
+    end_chromium()
