@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -9,38 +11,50 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commanding import WEFT, environment
+from tests.cli.commanding import WEFT, Answer, answers, environment, weft
 from tests.conftest import sqlite_copy
 from tests.servers.server import free_port
 from tests.waiting import eventually
+from weft.cli.main import main
+
+pytestmark = pytest.mark.filterwarnings("ignore:BasicAuth is deprecated:DeprecationWarning")
 
 PASSWORD = "correct-horse-9"
 
 
 class Laptop:
-    """Somebody's machine, with commands and no database."""
+    """Somebody's machine, with commands and no database. Commands run in this process, unless they are real ones."""
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self.folder, self.url = folder, url
+    def __init__(self, folder: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.url, self._capsys = folder, url, capsys
         (folder / "password").write_text(f"{PASSWORD}\n")
 
-    def __call__(self, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        told = environment(XDG_CONFIG_HOME=str(self.folder / "config"), **settings)
-        return subprocess.run([WEFT, *words], env=told, cwd=self.folder, capture_output=True, text=True, timeout=60)
+    def __call__(self, *words: str) -> Answer:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(list(words))
+        out, err = self._capsys.readouterr()
+        return Answer(int(end.value.code or 0), out, err)
 
-    def login(self) -> subprocess.CompletedProcess[str]:
-        return self("login", self.url, "--password-file", "password", "--name", "far")
+    def real(self, *words: str) -> Answer:
+        return weft(*words, cwd=self.folder, env={"XDG_CONFIG_HOME": str(self.folder / "config")})
+
+    @property
+    def login(self) -> tuple[str, ...]:
+        return "login", self.url, "--password-file", "password", "--name", "far"
 
 
-@pytest.fixture
-def url(sqlite_template: Path, tmp_path: Path) -> Iterator[str]:
-    port = free_port()
-    database = sqlite_copy(sqlite_template, tmp_path)
-    settings = {"WEFT_DATABASE": database, "WEFT_ADMIN_PASSWORD": PASSWORD, "WEFT_DATA_DIR": str(tmp_path / "data")}
+@pytest.fixture(scope="module")
+def url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A weft that all laptops log in to."""
+    folder, port = tmp_path_factory.mktemp("far"), free_port()
+    database = sqlite_copy(sqlite_template, folder)
+    settings = {"WEFT_DATABASE": database, "WEFT_ADMIN_PASSWORD": PASSWORD, "WEFT_DATA_DIR": str(folder / "data")}
     command = [WEFT, "serve", "--port", str(port), "--roles", "gateway"]
-    with (tmp_path / "serve.log").open("wb") as out:
+    with (folder / "serve.log").open("wb") as out:
         process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=out)
     try:
+        asyncio.run(eventually(lambda: answers(port), 60))
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
@@ -48,47 +62,57 @@ def url(sqlite_template: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def laptop(url: str, tmp_path: Path) -> Laptop:
-    folder = tmp_path / "laptop"
-    folder.mkdir()
-    here = Laptop(folder, url)
+def laptop(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Laptop:
+    for name in os.environ:
+        if name.startswith("WEFT_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return Laptop(tmp_path, url, capsys)
 
-    await eventually(lambda: here.login().returncode == 0, 30)
-    return here
+
+@pytest.fixture
+def logged_in(laptop: Laptop) -> Laptop:
+    answer = laptop(*laptop.login)
+    assert answer.code == 0, answer
+    return laptop
 
 
-async def test_commands_speak_to_the_weft_that_was_logged_in_to(laptop: Laptop) -> None:
-    submitted = laptop("runs", "submit", "--kind", "noop", "--spec", "{}", "--json")
-    assert submitted.returncode == 0, submitted.stderr
+def test_commands_speak_to_the_weft_that_was_logged_in_to(laptop: Laptop) -> None:
+    assert laptop.real(*laptop.login).code == 0
+    submitted = laptop.real("runs", "submit", "--kind", "noop", "--spec", "{}", "--json")
+    assert submitted.code == 0, submitted.err
     listed = laptop("runs", "list")
-    assert "queued" in listed.stdout, listed.stderr
-    assert laptop("runs", "cancel", "1").returncode == 0
+    assert "queued" in listed.out, listed.err
+    assert laptop("runs", "cancel", str(submitted.document["run_id"])).code == 0
     missing = laptop("runs", "show", "77")
-    assert (missing.returncode, missing.stderr) == (1, "there is no run 77\n")
+    assert (missing.code, missing.err) == (1, "there is no run 77\n")
 
 
-async def test_the_weft_of_this_machine_is_one_word_away(laptop: Laptop) -> None:
-    assert "far" in laptop("context", "list").stdout
-    elsewhere = laptop("--context", "here", "runs", "list")
-    assert elsewhere.returncode != 0
-    assert "--data-dir" in elsewhere.stderr or "weft-data" in elsewhere.stderr, elsewhere.stderr
-    assert laptop("context", "use", "here").returncode == 0
-    assert laptop("runs", "list", WEFT_CONTEXT="far").returncode == 0
-    assert laptop("runs", "list").returncode != 0
+def test_the_weft_of_this_machine_is_one_word_away(logged_in: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "far" in logged_in("context", "list").out
+    elsewhere = logged_in("--context", "here", "runs", "list")
+    assert elsewhere.code != 0
+    assert "--data-dir" in elsewhere.err or "weft-data" in elsewhere.err, elsewhere.err
+    assert logged_in("context", "use", "here").code == 0
+    with monkeypatch.context() as told:
+        told.setenv("WEFT_CONTEXT", "far")
+        assert logged_in("runs", "list").code == 0
+    assert logged_in("runs", "list").code != 0
 
 
-async def test_keys_are_for_their_owner_alone(laptop: Laptop) -> None:
-    file = laptop.folder / "config" / "weft" / "contexts.toml"
+def test_keys_are_for_their_owner_alone(logged_in: Laptop) -> None:
+    file = logged_in.folder / "config" / "weft" / "contexts.toml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "weft_" in file.read_text()
-    assert laptop("context", "delete", "far").returncode == 0
+    assert logged_in("context", "delete", "far").code == 0
     assert "weft_" not in file.read_text()
 
 
-async def test_a_wrong_password_and_an_unknown_context_are_told(laptop: Laptop) -> None:
+def test_a_wrong_password_and_an_unknown_context_are_told(laptop: Laptop) -> None:
     (laptop.folder / "password").write_text("not-the-password")
-    refused = laptop.login()
-    assert refused.returncode == 1
-    assert "Traceback" not in refused.stderr
+    refused = laptop.real(*laptop.login)
+    assert refused.code == 1
+    assert "Traceback" not in refused.err
     unknown = laptop("--context", "nowhere", "runs", "list")
-    assert (unknown.returncode, "there is no context nowhere" in unknown.stderr) == (1, True)
+    assert (unknown.code, "there is no context nowhere" in unknown.err) == (1, True)
