@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks import remembered_checks
 from tests.cli.commanding import Shell
+
+__all__ = ["remembered_checks", "shell"]
 
 
 @pytest.fixture

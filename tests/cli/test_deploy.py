@@ -13,6 +13,7 @@ from tests.cli.commanding import Shell
 from tests.projects.making import project, written, zipped
 
 
+@pytest.mark.usefixtures("remembered_checks")
 def test_a_folder_is_deployed_listed_and_rolled_back(shell: Shell, tmp_path: Path) -> None:
     folder = written(tmp_path / "code", project())
     first = shell.ok("deploy", str(folder), "--version", "1.9")
@@ -57,6 +58,7 @@ def test_what_git_complains_about_is_told_not_its_advice(shell: Shell, tmp_path:
     assert "does not appear to be a git repository" in answer.err
 
 
+@pytest.mark.usefixtures("remembered_checks")
 def test_the_name_of_an_archive_tells_project_and_version(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "bank-2.1.zip"
     file.write_bytes(zipped(project()))
@@ -71,6 +73,7 @@ def test_what_cannot_be_deployed_is_refused(shell: Shell, tmp_path: Path, source
     assert (answer.code, answer.err.startswith("PATH is")) == (2, True), answer
 
 
+@pytest.mark.usefixtures("remembered_checks")
 def test_a_repository_is_deployed_at_a_tag(shell: Shell, tmp_path: Path) -> None:
     git = shutil.which("git")
     assert git is not None

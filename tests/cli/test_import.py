@@ -15,6 +15,8 @@ from tests.cli.commanding import Shell, weft
 from tests.scrapyd.left_behind import add_egg, add_items, add_log, add_pending, contents, egg, log_text, wait_for
 from weft.app import App
 
+pytestmark = pytest.mark.usefixtures("remembered_checks")
+
 CONF = """[scrapyd]
 http_port = 6900
 items_dir = items

@@ -50,6 +50,7 @@ async def test_a_deploy_is_kept_current_and_told(app: App, clock: SetClock, tmp_
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_what_is_rejected_leaves_nothing(app: App, tmp_path: Path) -> None:
     good = await app.projects.deploy("shop", archive(tmp_path), "1.0", by="ann")
     with pytest.raises(Rejected) as problem:
@@ -63,6 +64,7 @@ async def test_what_is_rejected_leaves_nothing(app: App, tmp_path: Path) -> None
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_the_same_code_again_changes_nothing_and_other_code_is_refused(app: App, tmp_path: Path) -> None:
     made = await app.projects.deploy("shop", archive(tmp_path), "1.0", by="ann")
     assert await app.projects.deploy("shop", archive(tmp_path), "1.0", by="bob") == made
@@ -73,6 +75,7 @@ async def test_the_same_code_again_changes_nothing_and_other_code_is_refused(app
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_a_version_without_a_name_is_named_after_the_time(app: App, tmp_path: Path) -> None:
     made = await app.projects.deploy("shop", archive(tmp_path), by="ann")
     assert made.version == "20260601.120000.000"
@@ -161,6 +164,7 @@ async def test_names_that_are_none_are_refused(app: App, tmp_path: Path, name: s
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_what_a_deploy_that_was_cut_off_has_left_is_removed_by_the_next(app: App, tmp_path: Path) -> None:
     (tmp_path / "incoming" / "upload-x").mkdir(parents=True)
     await app.projects.deploy("shop", archive(tmp_path), "1.0")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.checks import remembered_checks
 from tests.scrapyd.calling import Client, calling
 from tests.scrapyd.making import egg_of
 from tests.spiders import SPIDERS, project
@@ -16,6 +17,8 @@ from weft.app import App
 from weft.db.database import Transaction
 from weft.projects import store
 from weft.projects.model import Code, Spider, Version
+
+__all__ = ["a_version", "deployed", "egg", "remembered_checks", "scrapyd"]
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +37,7 @@ async def scrapyd(app: App) -> AsyncIterator[Client]:
 
 
 @pytest_asyncio.fixture
-async def deployed(scrapyd: Client, egg: bytes, tmp_path: Path) -> Client:
+async def deployed(scrapyd: Client, egg: bytes, tmp_path: Path, remembered_checks: None) -> Client:
     """The same, with the project's code."""
     archive = tmp_path / "shop.egg"
     archive.write_bytes(egg)

@@ -45,7 +45,7 @@ from weft.runs.model import Run
 from weft.scrapyd.import_model import Fate, Kind
 from weft.workers.heart import Heart
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("remembered_checks")]
 """Scrapyd itself is started, and commands are, on a machine that may be busy."""
 
 
