@@ -12,20 +12,23 @@ PATIENCE_SECONDS = 20.0
 """How long a condition may take to become true, with much to spare for a busy machine."""
 
 LOOK_SECONDS = 0.01
+LONGEST_LOOK_SECONDS = 0.05
+"""Whoever has waited for long looks less often: many conditions ask a database, a server or a browser."""
 
 
 async def eventually(condition: Callable[[], Any | Awaitable[Any]], timeout: float = PATIENCE_SECONDS) -> Any:
     """Return what ``condition`` gives once that is true; fail, with its source, when it stays false."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         found = condition()
         if inspect.isawaitable(found):
             found = await found
         if found:
             return found
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise AssertionError(f"still {found!r} after {timeout} s: {_source(condition)}")
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(min(max(LOOK_SECONDS, waited / 10), LONGEST_LOOK_SECONDS))
 
 
 def _source(condition: Callable[[], Any]) -> str:
