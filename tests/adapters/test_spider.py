@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from msgspec.structs import replace
 
 from tests.cases import for_each
@@ -23,10 +24,31 @@ from weft.ports import Ended, ReadyCode
 
 Run = Callable[..., Coroutine[Any, Any, Ended]]
 
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ReadyCode:
     return ready(project(tmp_path_factory.mktemp("code")))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def warm() -> AsyncIterator[SpiderExecutor]:
+    """Shared, with its zygote, by all runs of ``code`` in ``runs``: a run changes nothing in it."""
+    executor = SpiderExecutor()
+    yield executor
+    executor.release()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def folder(runs: Path) -> Path:
+    """Of one run, beside those of the others: the walls of a zygote are around all of them."""
+    return made(runs / f"{len(list(runs.iterdir()))}-3")
 
 
 @pytest.fixture
@@ -37,7 +59,16 @@ async def executor() -> AsyncIterator[SpiderExecutor]:
 
 
 @pytest.fixture
+def run_warm(warm: SpiderExecutor) -> Run:
+    return running(warm)
+
+
+@pytest.fixture
 def run(executor: SpiderExecutor) -> Run:
+    return running(executor)
+
+
+def running(executor: SpiderExecutor) -> Run:
     async def run(folder: Path, code: ReadyCode, spec: dict[str, Any], log: Log | None = None) -> Ended:
         async with asyncio.timeout(60):
             return await executor.execute(attempt(folder, spec, code=code, log=log))
@@ -55,29 +86,29 @@ def items_in(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line)["item"] for file in files for line in file.read_text().splitlines()]
 
 
-async def test_a_spider_leaves_its_items_and_says_how_it_ended(tmp_path: Path, code: ReadyCode, run: Run) -> None:
-    folder = made(tmp_path / "12-3")
-    ended = await run(folder, code, {"spider": "things", "args": {"count": 2}})
+@in_one_loop
+async def test_a_spider_leaves_its_items_and_says_how_it_ended(folder: Path, code: ReadyCode, run_warm: Run) -> None:
+    ended = await run_warm(folder, code, {"spider": "things", "args": {"count": 2}})
     assert items_in(folder) == [{"number": 0, "name": "thing 0"}, {"number": 1, "name": "thing 1"}]
     assert ended.outcome == "succeeded"
     assert ended.result is not None
     assert (ended.result["finish_reason"], ended.result["items"]) == ("finished", 2)
 
 
+@in_one_loop
 async def test_parameters_of_the_task_are_arguments_of_the_spider(
-    tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
+    folder: Path, code: ReadyCode, warm: SpiderExecutor
 ) -> None:
-    folder = made(tmp_path / "12-3")
     work = attempt(folder, {"spider": "things", "args": {"count": 9}}, params={"count": 1}, code=code)
-    await executor.execute(work)
+    await warm.execute(work)
     assert len(items_in(folder)) == 1
 
 
+@in_one_loop
 async def test_the_order_with_its_arguments_does_not_stay_on_the_disk(
-    tmp_path: Path, code: ReadyCode, run: Run
+    folder: Path, code: ReadyCode, run_warm: Run
 ) -> None:
-    folder = made(tmp_path / "12-3")
-    await run(folder, code, {"spider": "things"})
+    await run_warm(folder, code, {"spider": "things"})
     assert not (folder / "order.json").exists()
 
 
@@ -97,11 +128,12 @@ async def test_settings_that_raise_end_the_run_with_what_they_raised(tmp_path: P
     assert "no settings today" in ended.reason
 
 
+@in_one_loop
 async def test_a_cancelled_spider_closes_gently_and_its_group_is_empty(
-    tmp_path: Path, code: ReadyCode, run: Run
+    folder: Path, code: ReadyCode, run_warm: Run
 ) -> None:
-    folder, log = made(tmp_path / "12-3"), Log()
-    doing = asyncio.create_task(run(folder, code, {"spider": "endless"}, log))
+    log = Log()
+    doing = asyncio.create_task(run_warm(folder, code, {"spider": "endless"}, log))
     await log.shows(b"ready")
     group = int((folder / "process").read_text().split()[0])
     doing.cancel()
@@ -111,12 +143,13 @@ async def test_a_cancelled_spider_closes_gently_and_its_group_is_empty(
     assert json.loads((folder / "end.json").read_text())["reason"] == "shutdown"
 
 
+@in_one_loop
 async def test_a_spider_that_ignores_the_request_is_killed_after_its_grace(
-    tmp_path: Path, code: ReadyCode, executor: SpiderExecutor
+    folder: Path, code: ReadyCode, warm: SpiderExecutor
 ) -> None:
-    folder, log = made(tmp_path / "12-3"), Log()
+    log = Log()
     work = attempt(folder, {"spider": "stubborn"}, code=code, log=log, grace_seconds=0.5)
-    doing = asyncio.create_task(executor.execute(work))
+    doing = asyncio.create_task(warm.execute(work))
     await log.shows(b"ready")
     group = int((folder / "process").read_text().split()[0])
     doing.cancel()
@@ -125,31 +158,35 @@ async def test_a_spider_that_ignores_the_request_is_killed_after_its_grace(
     assert not _group.members(group)
 
 
-async def test_a_flood_of_output_ends_the_run_by_its_name(tmp_path: Path, code: ReadyCode, run: Run) -> None:
-    ended = await run(made(tmp_path / "12-3"), code, {"spider": "flood", "log_bytes": 1_000_000})
+@in_one_loop
+async def test_a_flood_of_output_ends_the_run_by_its_name(folder: Path, code: ReadyCode, run_warm: Run) -> None:
+    ended = await run_warm(folder, code, {"spider": "flood", "log_bytes": 1_000_000})
     assert (ended.outcome, ended.reason) == ("log_limit", "it printed more than 1000000 bytes")
 
 
-async def test_an_item_that_is_too_large_ends_the_run_by_its_name(tmp_path: Path, code: ReadyCode, run: Run) -> None:
-    ended = await run(made(tmp_path / "12-3"), code, {"spider": "huge", "limits": {"item_bytes": 1_000_000}})
+@in_one_loop
+async def test_an_item_that_is_too_large_ends_the_run_by_its_name(folder: Path, code: ReadyCode, run_warm: Run) -> None:
+    ended = await run_warm(folder, code, {"spider": "huge", "limits": {"item_bytes": 1_000_000}})
     assert ended.outcome == "item_limit", ended
 
 
+@in_one_loop
 @pytest.mark.parametrize("isolation", ["L1", "L2"])
 async def test_a_spider_that_is_killed_says_by_which_signal(
-    tmp_path: Path, code: ReadyCode, run: Run, isolation: str
+    folder: Path, code: ReadyCode, run_warm: Run, isolation: str
 ) -> None:
-    folder = made(tmp_path / "12-3")
-    ended = await run(folder, code, {"spider": "dies", "isolation": isolation})
+    ended = await run_warm(folder, code, {"spider": "dies", "isolation": isolation})
     assert (ended.outcome, ended.signal, ended.reason) == ("failed", 9, "killed by SIGKILL (9)")
     assert items_in(folder) == [{"number": 0}]
 
 
-async def test_a_spider_may_not_read_what_is_not_its_own(tmp_path: Path, code: ReadyCode, run: Run) -> None:
+@in_one_loop
+async def test_a_spider_may_not_read_what_is_not_its_own(
+    folder: Path, tmp_path: Path, code: ReadyCode, run_warm: Run
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of another project")
-    folder = made(tmp_path / "runs" / "12-3")
-    ended = await run(folder, code, {"spider": "reads", "args": {"path": str(secret)}})
+    ended = await run_warm(folder, code, {"spider": "reads", "args": {"path": str(secret)}})
     assert ended.result is not None
     if ended.result["isolation"] == "L1":
         assert items_in(folder) == [{"refused": "PermissionError"}]
