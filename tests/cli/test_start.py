@@ -93,26 +93,40 @@ def test_a_long_running_command_hears_the_options_before_its_name(shell: Shell) 
     assert sorted(each.name for each in shell.folder.parent.iterdir()) == ["data", "tasks.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("words", "number", "offered"),
-    [
-        ("weft run", 1, ["run", "runs"]),
-        ("weft tasks pa", 2, ["pause"]),
-        ("weft runs list --sta", 3, ["--state"]),
-        ("weft --data-dir {} tasks show de", 5, ["default/fetch"]),
-        ("weft --data-dir {} tasks run f", 5, ["fetch"]),
-        ("weft --data-dir {} --project shop tasks run ", 7, ["clean"]),
-        ("weft --data-dir {}/nothing tasks run f", 5, []),
-    ],
-)
-def test_the_shell_completes_commands_options_and_tasks(
-    shell: Shell, words: str, number: int, offered: list[str]
-) -> None:
+COMPLETED = [
+    ("weft run", 1, ["run", "runs"]),
+    ("weft tasks pa", 2, ["pause"]),
+    ("weft runs list --sta", 3, ["--state"]),
+    ("weft --data-dir {} tasks show de", 5, ["default/fetch"]),
+    ("weft --data-dir {} tasks run f", 5, ["fetch"]),
+    ("weft --data-dir {} --project shop tasks run ", 7, ["clean"]),
+    ("weft --data-dir {}/nothing tasks run f", 5, []),
+]
+"""A line, the number of the word that is completed, and what it may be."""
+
+
+def asked_to_complete(line: str, number: int) -> dict[str, str]:
+    return {"_WEFT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(number)}
+
+
+def test_the_shell_completes_commands_options_and_tasks(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.apply("tasks: [{name: fetch, kind: noop}, {name: clean, kind: noop, project: shop}]", "--yes")
-    line = words.format(shell.folder)
-    variables = {"_WEFT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(number)}
-    answer = weft(env=variables)
-    assert (answer.code, answer.out.split(), answer.err) == (0, offered, "")
+    monkeypatch.setattr("sys.argv", ["weft"])
+    found = []
+    for words, number, _ in COMPLETED:
+        with monkeypatch.context() as told:
+            for name, value in asked_to_complete(words.format(shell.folder), number).items():
+                told.setenv(name, value)
+            answer = shell()
+            found.append((words, number, answer.out.split()))
+            assert (answer.code, answer.err) == (0, ""), words
+    assert found == COMPLETED
+
+
+def test_a_real_command_completes_the_name_of_a_task(shell: Shell) -> None:
+    shell.apply("tasks: [{name: fetch, kind: noop}]", "--yes")
+    answer = weft(env=asked_to_complete(f"weft --data-dir {shell.folder} tasks show de", 5))
+    assert (answer.code, answer.out.split(), answer.err) == (0, ["default/fetch"], "")
 
 
 def test_completion_can_be_installed(tmp_path: Path) -> None:
