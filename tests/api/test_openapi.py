@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ from weft.api.problems import TITLES
 from weft.api.v1 import operations
 
 EVERY = operations()
-DOCUMENT = document(EVERY)
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "api.md"
+
+
+@cache
+def described_api() -> dict[str, Any]:
+    return document(EVERY)
 
 
 for_each_operation = for_each("operation", EVERY, ids=lambda each: each.name)
@@ -45,7 +50,7 @@ def test_a_body_is_shown_by_an_example_of_its_type(operation: Operation) -> None
 
 @for_each_operation
 def test_every_status_is_declared(operation: Operation) -> None:
-    described = DOCUMENT["paths"][re.sub(r":\w+}", "}", operation.path)][operation.method.lower()]
+    described = described_api()["paths"][re.sub(r":\w+}", "}", operation.path)][operation.method.lower()]
     declared = {int(status) for status in described["responses"]}
     assert declared >= set(PROBLEMS)
     own = declared - set(PROBLEMS)
@@ -60,7 +65,7 @@ def test_no_two_operations_have_one_name_or_one_address() -> None:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    text = msgspec.json.encode(DOCUMENT).decode()
+    text = msgspec.json.encode(described_api()).decode()
     references = set(re.findall(r'"\$ref":"#/([^"]+)"', text))
     assert references
     assert text.count('"$ref":') == text.count('"$ref":"#/')
@@ -68,7 +73,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def leads_somewhere(reference: str) -> bool:
-    found: Any = DOCUMENT
+    found: Any = described_api()
     for step in reference.split("/"):
         found = found.get(step, {})
     return bool(found)
@@ -78,7 +83,7 @@ def leads_somewhere(reference: str) -> bool:
 async def test_the_document_and_the_page_need_no_key(nobody: Visitor) -> None:
     answer = await nobody.get("/openapi.json")
     assert (answer.status, answer.json["openapi"]) == (200, "3.1.0")
-    assert set(answer.json["paths"]) == set(DOCUMENT["paths"])
+    assert set(answer.json["paths"]) == set(described_api()["paths"])
     page = await nobody.get("/docs")
     assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     [style] = re.findall(r"<style>(.*?)</style>", page.data.decode(), re.DOTALL)
@@ -91,11 +96,11 @@ async def test_the_document_and_the_page_need_no_key(nobody: Visitor) -> None:
 
 
 def test_a_field_is_described_by_the_text_under_it() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
+    schemas = described_api()["components"]["schemas"]
     assert schemas["RunBody"]["properties"]["name"]["description"].startswith("What lists call a run of a kind")
     assert schemas["RunBody"]["properties"]["not_before"]["description"].startswith("When it may start")
     assert schemas["Window"]["properties"]["to"]["description"].startswith("The moment after the last")
-    parameters = DOCUMENT["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"]
+    parameters = described_api()["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"]
     [attempt] = [each for each in parameters if each["name"] == "attempt"]
     assert attempt["schema"]["description"] == "The newest unless told."
 
@@ -118,20 +123,20 @@ class Tags(HTMLParser):
 
 
 def test_the_page_has_every_operation_and_nothing_from_elsewhere() -> None:
-    page = page_of(DOCUMENT)
+    page = page_of(described_api())
     tags = Tags(page)
     assert "script" not in tags.names
     assert {each.name for each in EVERY} <= tags.ids
     assert all(link[1:] in tags.ids for link in tags.links if link.startswith("#"))
     assert {link for link in tags.links if not link.startswith("#")} == {"", "/openapi.json"}
     for each in EVERY:
-        described = DOCUMENT["paths"][re.sub(r":\w+}", "}", each.path)][each.method.lower()]
+        described = described_api()["paths"][re.sub(r":\w+}", "}", each.path)][each.method.lower()]
         assert f"#{each.name}" in page
         assert "{" not in curl(each.method, each.path, described).rpartition(" ")[2]
 
 
 def test_the_page_escapes_what_it_shows() -> None:
-    described = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+    described = msgspec.json.decode(msgspec.json.encode(described_api()))
     described["paths"]["/v1/runs"]["get"]["description"] = "<script>alert(1)</script>"
     assert "script" not in Tags(page_of(described)).names
 
