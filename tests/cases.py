@@ -63,7 +63,7 @@ def for_each(
     names: str | Sequence[str],
     table: Iterable[Any] | Callable[[], Iterable[Any]],
     *,
-    ids: Sequence[object] | Callable[[Any], Any] | None = None,
+    ids: Iterable[object] | Callable[[Any], Any] | None = None,
 ) -> Callable[[Test], Test]:
     """Let one test try every row of a table, given as to ``pytest.mark.parametrize``.
 
@@ -109,6 +109,7 @@ def for_each(
 
 
 def cases_of(columns: Sequence[str], table: Iterable[Any], ids: Any) -> Iterator[Case]:
+    named = None if ids is None or callable(ids) else list(ids)
     for number, row in enumerate(table):
         values, name = (row, None)
         if isinstance(row, ParameterSet):
@@ -117,10 +118,8 @@ def cases_of(columns: Sequence[str], table: Iterable[Any], ids: Any) -> Iterator
         elif len(columns) == 1:
             values = (row,)
         assert len(values) == len(columns), f"{values!r} has not one value for each of {columns}"
-        if name is None and ids is not None and not callable(ids):
-            name = ids[number]
         if name is None:
-            name = label_of(values, ids)
+            name = label_of(values, ids) if named is None else named[number]
         yield Case(str(name), dict(zip(columns, values, strict=True)))
 
 
