@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import Shell, weft
 
 TASKS = """
@@ -79,13 +80,18 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("args", "sentence"), WRONG, ids=[" ".join(args)[:60] for args, _ in WRONG])
-def test_what_is_asked_wrongly_is_refused_with_one_sentence(shell: Shell, args: list[str], sentence: str) -> None:
+@pytest.fixture
+def with_tasks(shell: Shell) -> Shell:
     shell.apply(TASKS, "--yes")
-    answer = shell(*args)
+    return shell
+
+
+@for_each(("args", "sentence"), WRONG, ids=[" ".join(args)[:60] for args, _ in WRONG])
+def test_what_is_asked_wrongly_is_refused_with_one_sentence(with_tasks: Shell, args: list[str], sentence: str) -> None:
+    answer = with_tasks(*args)
     assert sentence in answer.err
     assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
-    assert shell.document("runs", "list") == []
+    assert with_tasks.document("runs", "list") == []
 
 
 UNKNOWN = [
@@ -105,10 +111,9 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("args", "sentence"), UNKNOWN, ids=[" ".join(args[:3]) for args, _ in UNKNOWN])
-def test_what_is_not_there_is_told_with_one_sentence(shell: Shell, args: list[str], sentence: str) -> None:
-    shell.apply(TASKS, "--yes")
-    answer = shell(*args)
+@for_each(("args", "sentence"), UNKNOWN, ids=[" ".join(args[:3]) for args, _ in UNKNOWN])
+def test_what_is_not_there_is_told_with_one_sentence(with_tasks: Shell, args: list[str], sentence: str) -> None:
+    answer = with_tasks(*args)
     assert sentence in answer.err
     assert (answer.code, answer.out, answer.err.count("\n")) == (1, "", 1)
 
@@ -172,7 +177,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("content", "sentence"), FILES, ids=[content for content, _ in FILES])
+@for_each(("content", "sentence"), FILES, ids=[content for content, _ in FILES])
 def test_a_wrong_file_is_refused_whole_with_its_place(shell: Shell, content: str, sentence: str) -> None:
     good = "tasks: [{name: good, kind: noop}]"
     shell.apply(good, "--yes")
@@ -221,7 +226,7 @@ VARIABLES = [
 ]
 
 
-@pytest.mark.parametrize(("variable", "value", "sentence"), VARIABLES, ids=[f"{n}={v}" for n, v, _ in VARIABLES])
+@for_each(("variable", "value", "sentence"), VARIABLES, ids=[f"{n}={v}" for n, v, _ in VARIABLES])
 def test_a_wrong_variable_is_refused_as_a_wrong_set_up(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import WEFT, Shell, environment, on_a_terminal
 from tests.crawls.exchanges import check_fits, keep_pages
 from tests.crawls.steering import SITE, SKIPS, Share
@@ -85,7 +86,7 @@ def test_a_crawl_may_be_told_to_go_no_link_away(shell: Shell) -> None:
     assert shell.document("crawls", "show", "1")["spec"]["scope"] == {"depth": 0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "said"),
     [
         ((SITE,), "fetching.contact: those who are crawled must be able to reach somebody; give a mail or web"),

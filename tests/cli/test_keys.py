@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import Shell
 from weft.access.model import EVERYWHERE, Role
 from weft.errors import Unknown
@@ -55,7 +56,13 @@ def test_a_list_of_no_keys_says_so(shell: Shell) -> None:
     assert shell.document("keys", "list") == []
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def with_ada(shell: Shell) -> Shell:
+    shell.ok("users", "create", "ada", "--generate")
+    return shell
+
+
+@for_each(
     ("args", "code", "sentence"),
     [
         (("create",), 2, "a key needs a --role"),
@@ -73,13 +80,12 @@ def test_a_list_of_no_keys_says_so(shell: Shell) -> None:
     ],
 )
 def test_what_is_asked_wrongly_is_refused_in_one_sentence(
-    shell: Shell, args: tuple[str, ...], code: int, sentence: str
+    with_ada: Shell, args: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    shell.ok("users", "create", "ada", "--generate")
-    answer = shell("keys", *args)
+    answer = with_ada("keys", *args)
     assert (answer.code, answer.out, answer.err.count("\n")) == (code, "", 1)
     assert sentence in answer.err
-    assert shell.act(lambda weft: weft.keys.all()) == []
+    assert with_ada.act(lambda weft: weft.keys.all()) == []
 
 
 def test_a_key_of_the_command_line_may_do_what_it_was_told(shell: Shell) -> None:

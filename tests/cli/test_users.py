@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
 from tests.cli.commanding import ON_ITS_TERMINAL, WEFT, Shell, answers, environment
 from tests.servers.server import free_port
 from tests.waiting import eventually
@@ -98,7 +99,13 @@ def test_a_user_is_shut_out_and_let_in_again(shell: Shell) -> None:
     assert shell.document("users", "activate", "ada")["active"] is True
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def with_root(shell: Shell) -> Shell:
+    shell.ok("users", "create", "root", "--role", "admin", "--everywhere", "--generate")
+    return shell
+
+
+@for_each(
     ("args", "code", "sentence"),
     [
         (("create", "a b", "--generate"), 2, "the name of a user"),
@@ -113,13 +120,12 @@ def test_a_user_is_shut_out_and_let_in_again(shell: Shell) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(
-    shell: Shell, args: tuple[str, ...], code: int, sentence: str
+    with_root: Shell, args: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    shell.ok("users", "create", "root", "--role", "admin", "--everywhere", "--generate")
-    answer = shell("users", *args)
+    answer = with_root("users", *args)
     assert (answer.code, answer.out, answer.err.count("\n")) == (code, "", 1)
     assert sentence in answer.err
-    assert [each["grants"] for each in shell.document("users", "list")] == [{"*": "admin"}]
+    assert [each["grants"] for each in with_root.document("users", "list")] == [{"*": "admin"}]
 
 
 @contextmanager
