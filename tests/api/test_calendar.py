@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.acting import Visitor
+from tests.cases import for_each
 from tests.conftest import SetClock
 from tests.tasks.scene import NOON, keep, noop
 from weft.clock import seconds
@@ -28,7 +29,7 @@ async def test_a_preview_tells_words_and_times_with_the_change_of_the_clock(admi
     assert len(told["times"]) == 10
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "field"),
     [
         ("when=61+*+*+*+*", "the minute field of the cron expression"),
@@ -97,6 +98,6 @@ async def test_what_was_shown_of_a_schedule_can_be_sent_back(admin: Visitor, noo
     assert (await admin.call("PUT", "/v1/schedules/shop/hourly", shown)).status == 200
 
 
-@pytest.mark.parametrize("query", ["since=soon", "since=9999-01-01", "days=43", "days=0", "zone=Mars", "after=x"])
+@for_each("query", ["since=soon", "since=9999-01-01", "days=43", "days=0", "zone=Mars", "after=x"])
 async def test_a_calendar_that_there_is_not_is_refused(admin: Visitor, query: str) -> None:
     assert (await admin.get(f"/v1/schedules/calendar?{query}")).status == 422

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
 from tests.api.acting import Visitor, visiting
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.api.demo import site, slug
 from weft.app import App
@@ -60,7 +60,7 @@ async def test_a_tag_shows_what_has_it_and_nothing_else(reader: Visitor) -> None
     assert all(">love</a>" in article for article in articles)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/demo/page/0/",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.api.acting import Visitor
+from tests.cases import for_each
 from tests.runs.acting import Hand
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
@@ -70,7 +69,7 @@ async def test_a_filter_shows_nothing_of_projects_that_are_not_the_callers(nobod
     assert await listed(viewer, "sort=-name&paused=true") == ["a/z"]
 
 
-@pytest.mark.parametrize("wrong", ["sort=kind", "sort=", "paused=maybe", "tag=a b", "tag=%25", "tag=", "colour=red"])
+@for_each("wrong", ["sort=kind", "sort=", "paused=maybe", "tag=a b", "tag=%25", "tag=", "colour=red"])
 async def test_a_filter_of_tasks_that_is_wrong_is_refused(admin: Visitor, wrong: str) -> None:
     answer = await admin.get(f"/v1/tasks?{wrong}")
     assert (answer.status, answer.json["code"]) == (422, "invalid")

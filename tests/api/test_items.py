@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.api.acting import Visitor
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from tests.items.scene import AT, Spider, start
 from weft.app import App
@@ -75,7 +76,7 @@ async def test_a_dataset_counts_what_is_in_it(app: App, admin: Visitor) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "status"),
     [
         ("where=nonsense", 422),
@@ -94,7 +95,7 @@ async def test_what_is_asked_wrongly_is_refused(app: App, admin: Visitor, query:
     assert (await admin.get(f"/v1/runs/{spider.run_id}/items?{query}")).status == status
 
 
-@pytest.mark.parametrize(
+@for_each(
     "place",
     [["a", "b", "c"], ["1", "1", "9" * 19], ["1", "9" * 10, "1"], ["1", "1"], 7, ["-1", "0", "0"], ["²", "0", "0"]],
 )
@@ -106,7 +107,7 @@ async def test_a_cursor_that_nobody_gave_is_refused(app: App, admin: Visitor, pl
     assert (await admin.get(f"/v1/runs/{spider.run_id}/items?after={after}")).status == 422
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {"key_fields": ["a", "a"]},

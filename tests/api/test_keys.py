@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.acting import Visitor
 from tests.api.people import Person
+from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from weft.access.model import EVERYWHERE, Role
 from weft.clock import iso
@@ -167,7 +168,7 @@ async def test_keys_come_in_pages(admin: Visitor) -> None:
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {},
@@ -196,6 +197,6 @@ async def test_a_key_that_cannot_be_is_refused(admin: Visitor, body: object) -> 
 
 
 @on_sqlite
-@pytest.mark.parametrize("key_id", ["0", "-1", "x", "1.0", "9" * 30, "%00"])
+@for_each("key_id", ["0", "-1", "x", "1.0", "9" * 30, "%00"])
 async def test_a_number_that_no_key_has_is_not_found(admin: Visitor, key_id: str) -> None:
     assert (await admin.get(f"/v1/keys/{key_id}")).status in (404, 422)

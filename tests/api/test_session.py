@@ -201,7 +201,7 @@ async def test_too_many_logins_are_told_when_to_come_back(nobody: Visitor) -> No
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {},
@@ -241,7 +241,7 @@ async def test_wrong_passwords_that_come_with_every_call_are_throttled(nobody: V
     assert (await nobody.get("/v1/session", headers=basic("ada", PASSWORD))).status == 429
 
 
-@pytest.mark.parametrize(
+@for_each(
     "header",
     [
         "Basic",

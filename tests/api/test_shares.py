@@ -10,6 +10,7 @@ import pytest
 from tests.access.acting import PASSWORD
 from tests.api.acting import Visitor, visiting
 from tests.api.walking import WALK, items_of_a_run
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import a_version
 from weft.access.model import EVERYWHERE, Role
@@ -131,7 +132,7 @@ async def test_only_who_administers_a_project_makes_sees_and_revokes_its_links(a
     assert [each["id"] for each in (await admin.get("/v1/shares?project=shop")).json["items"]] == [number]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "status", "words"),
     [
         ({"label": ""}, 422, "label"),

@@ -9,6 +9,7 @@ import pytest
 from tests.access.acting import PASSWORD
 from tests.api.acting import Visitor
 from tests.api.people import Person, basic
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
 
@@ -96,7 +97,7 @@ async def test_the_last_admin_stays_one(admin: Visitor) -> None:
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {"name": "-"},
