@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import aiohttp
 import msgspec
-import pytest
 import pytest_asyncio
 import yaml
 
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from tests.tasks.scene import keep, noop
 from tests.web.surfing import Shown, Surfer
@@ -89,7 +89,7 @@ BOMB = (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "ending"),
     [
         ("", "toml"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from tests.tasks.scene import keep, noop
 from tests.waiting import eventually
@@ -123,7 +124,7 @@ async def test_each_kind_of_schedule_is_kept(
     assert (await app.tasks.get("shop", "go")).task.schedule == Schedule(**kept)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "field"),
     [
         ({"name": "no name"}, "name"),
