@@ -60,7 +60,7 @@ async def test_a_token_that_differs_in_one_character_is_nobodys(app: App) -> Non
 
 
 @on_sqlite
-@pytest.mark.parametrize("token", ["", "_", "weft__", "weft_x_y_z", "é" * 50, "\ud800", "weft_" + "a" * 10**5])
+@for_each("token", ["", "_", "weft__", "weft_x_y_z", "é" * 50, "\ud800", "weft_" + "a" * 10**5])
 async def test_what_is_no_token_is_nobodys(app: App, token: str) -> None:
     assert await is_refused(app, token)
 

@@ -87,7 +87,7 @@ async def test_what_a_service_signs_ends_in_time_and_with_its_key(app: App, cloc
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"alg": "none"},
@@ -107,6 +107,7 @@ async def test_what_a_service_signs_ends_in_time_and_with_its_key(app: App, cloc
 )
 async def test_a_header_that_says_anything_else_is_refused(app: App, change: dict[str, Any]) -> None:
     service = await Service.new(app)
+    assert not await service.is_refused(service.token())
     assert await service.is_refused(service.token(change))
     parts = service.token(change).split(".")
     assert await service.is_refused(f"{parts[0]}.{parts[1]}.")
@@ -131,9 +132,10 @@ CLAIMS: dict[str, Callable[[Service], dict[str, Any]]] = {
 
 
 @on_sqlite
-@pytest.mark.parametrize("change", CLAIMS.values(), ids=CLAIMS)
+@for_each("change", CLAIMS.values(), ids=CLAIMS)
 async def test_claims_that_are_not_as_they_must_be_are_refused(app: App, change: Any) -> None:
     service = await Service.new(app)
+    assert not await service.is_refused(service.token())
     assert await service.is_refused(service.token(claims=change(service)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import for_each
 from weft.access.views import MOST
 from weft.app import App
 from weft.errors import Conflict, Invalid, NotFound
@@ -25,7 +26,7 @@ async def test_views_are_kept_by_name_for_their_page(app: App) -> None:
         await app.views.get(view.id)
 
 
-@pytest.mark.parametrize(("name", "query"), [("", ""), ("  ", ""), ("x" * 61, ""), ("a\nb", ""), ("x", "q" * 1001)])
+@for_each(("name", "query"), [("", ""), ("  ", ""), ("x" * 61, ""), ("a\nb", ""), ("x", "q" * 1001)])
 async def test_a_name_or_a_filter_that_cannot_be_is_refused(app: App, name: str, query: str) -> None:
     with pytest.raises(Invalid):
         await app.views.save("runs", name, query, by="ada")

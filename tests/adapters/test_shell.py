@@ -363,7 +363,7 @@ def test_a_folder_without_a_record_sweeps_nothing(tmp_path: Path) -> None:
     assert not sweep(tmp_path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "says"),
     [
         ({}, "exactly one of argv and script"),

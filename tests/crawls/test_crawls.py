@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.crawls.steering import SITE, SKIPS, SPEC, TRAP, Share, a_crawl
 from tests.runs.acting import Hand
@@ -46,7 +47,7 @@ async def test_a_crawl_is_begun_with_its_first_run(app: App) -> None:
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     ("change", "said"),
     [
         ({"fetching": {}}, "those who are crawled must be able to reach somebody"),

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.cases import for_each
 from tests.fetching.conftest import HERE
 from tests.fetching.raw_server import RawServer, page
 from weft.addresses import Guard
@@ -27,7 +28,7 @@ class Names:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "http://user:password@127.0.0.1/",

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from tests import servers
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.items.yielding import Crawl, crawled
 from tests.servers import s3
@@ -279,7 +280,7 @@ async def test_a_folder_that_leads_out_of_the_allowed_one_is_refused(yard: Yard,
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     ("url", "why"),
     [
         ("http://example.com/x", "it must begin with file:, postgresql:, s3:"),

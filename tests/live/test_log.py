@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import for_each
 from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
 from weft.app import App
@@ -88,7 +89,7 @@ async def test_a_record_is_given_out_when_it_is_whole_and_as_scrapy_writes_it(ap
 
 
 @on_sqlite
-@pytest.mark.parametrize("place", ["", "x", "0.1", "1", "1.-1", "1.1.1", "1042"])
+@for_each("place", ["", "x", "0.1", "1", "1.-1", "1.1.1", "1042"])
 async def test_another_place_is_refused(app: App, place: str) -> None:
     with pytest.raises(Invalid, match="Last-Event-ID"):
         LogTail(app.runs, 1, place)

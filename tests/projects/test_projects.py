@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
 from weft.app import App
@@ -153,7 +154,7 @@ BAD = ["", "..", "a/b", "-x", "x" * 101, "a b", "é"]
 
 
 @on_sqlite
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 async def test_names_that_are_none_are_refused(app: App, tmp_path: Path, name: str) -> None:
     with pytest.raises(Invalid, match="project is"):
         await app.projects.deploy(name, archive(tmp_path), "1.0")

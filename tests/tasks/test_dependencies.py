@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
+from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock
 from tests.tasks.scene import Hand, keep, noop, runs_of, settle
 from weft import events
@@ -202,7 +203,7 @@ async def test_a_forerunner_may_be_in_another_project(app: App, hand: Hand) -> N
     assert await settle(app, hand) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["missing", "elsewhere/a", "a/b/c", "", "/"])
+@for_each("name", ["missing", "elsewhere/a", "a/b/c", "", "/"])
 async def test_an_unknown_forerunner_is_refused(app: App, name: str) -> None:
     with pytest.raises(Invalid, match=f"after of default/b is '{name}'; there is no such task"):
         await keep(app, noop("a"), noop("b", after=after(name)))

@@ -9,6 +9,7 @@ import hmac
 import msgspec
 import pytest
 
+from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.runs.acting import Hand, submit, submit_many
 from tests.waiting import eventually
@@ -306,7 +307,7 @@ async def test_deliveries_that_ended_long_ago_are_forgotten(app: App, receiver: 
 
 
 @on_sqlite
-@pytest.mark.parametrize(
+@for_each(
     "url", ["", "ftp://example.com/", "file:///etc/passwd", "http://", "//x", "http://a b/", "http://[::1", "x" * 3000]
 )
 async def test_an_address_that_is_none_is_refused(app: App, url: str) -> None:
