@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 import pytest_asyncio
 
 from tests import servers
@@ -30,6 +31,8 @@ from weft.config import Config
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "behind-a-proxy.md"
 UPSTREAMS = ("10.0.0.11:6800", "10.0.0.12:6800")
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
+
 ECHO = {"project": "shop", "kind": "shell", "spec": {"argv": ["echo", "through nginx"]}}
 
 
@@ -117,17 +120,30 @@ class Asked:
         return msgspec.json.decode(self.data)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """For all who leave it as it is."""
+    async with set_up(tmp_path_factory.mktemp("scene")) as scene:
+        yield scene
+
+
 @pytest_asyncio.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+async def own_scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with set_up(tmp_path) as scene:
+        yield scene
+
+
+@asynccontextmanager
+async def set_up(folder: Path) -> AsyncIterator[Scene]:
     ports = [free_port(), free_port()]
     with ExitStack() as stack:
         nginx = stack.enter_context(contextmanager(running)(lambda: servers.nginx(site_of_page(ports))))
-        settings = {"WEFT_DATA_DIR": str(tmp_path / "data"), "WEFT_TRUSTED_PROXIES": "127.0.0.1"}
-        app = await open_app(Config(data_dir=str(tmp_path / "data")))
+        settings = {"WEFT_DATA_DIR": str(folder / "data"), "WEFT_TRUSTED_PROXIES": "127.0.0.1"}
+        app = await open_app(Config(data_dir=str(folder / "data")))
         await app.users.create("ada", PASSWORD, {EVERYWHERE: Role.ADMIN})
         _, token = await app.keys.create("test", {EVERYWHERE: Role.ADMIN}, by="test")
         gateways = [
-            stack.enter_context(weft_process(tmp_path, "serve", "--port", str(port), **settings)) for port in ports
+            stack.enter_context(weft_process(folder, "serve", "--port", str(port), **settings)) for port in ports
         ]
         async with aiohttp.ClientSession() as session:
             found = Scene(app, nginx, ports, gateways, token, session)
@@ -152,6 +168,7 @@ async def answered(scene: Scene, place: int) -> float:
     )
 
 
+@in_one_loop
 async def test_a_session_counts_at_every_gateway_whoever_made_it(scene: Scene) -> None:
     before = [await answered(scene, place) for place in (0, 1)]
     login = await scene.ask("POST", "/v1/session", {"name": "ada", "password": PASSWORD})
@@ -169,6 +186,7 @@ async def test_a_session_counts_at_every_gateway_whoever_made_it(scene: Scene) -
     assert all(now - then >= 5 for then, now in zip(before, after, strict=True)), "both have answered"
 
 
+@in_one_loop
 async def test_nginx_is_believed_where_a_request_came_from_and_nobody_else_is(scene: Scene) -> None:
     far = aiohttp.TCPConnector(local_addr=("127.0.0.3", 0))
     new = {"name": "ci", "grants": {"shop": "viewer"}}
@@ -182,6 +200,7 @@ async def test_nginx_is_believed_where_a_request_came_from_and_nobody_else_is(sc
     assert [entry.address for entry in entries] == ["127.0.0.3"] * 3
 
 
+@in_one_loop
 async def test_live_events_of_both_gateways_come_through(scene: Scene) -> None:
     async with (
         scene.listening() as ear,
@@ -197,7 +216,8 @@ async def test_live_events_of_both_gateways_come_through(scene: Scene) -> None:
         assert [(await socket.receive_json(timeout=20))["event"]["run_id"] for _ in made] == made
 
 
-async def test_clients_and_workers_go_on_when_a_gateway_is_killed(scene: Scene, tmp_path: Path) -> None:
+async def test_clients_and_workers_go_on_when_a_gateway_is_killed(own_scene: Scene, tmp_path: Path) -> None:
+    scene = own_scene
     _, token = await scene.app.keys.create("join", {}, by="test", kind="join")
     options = ("--connect", scene.nginx.url, "--ca-file", str(scene.certificate), "--name", "far", "--token", token)
     with weft_process(tmp_path, "worker", *options, "--data-dir", str(tmp_path / "far")):

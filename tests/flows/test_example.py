@@ -43,6 +43,7 @@ async def test_a_new_weft_has_the_example_with_what_its_spider_takes(new_weft: A
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_starting_again_deploys_the_example_only_where_it_differs(
     new_weft: App, another_app: OpenApp, clock: SetClock
 ) -> None:
@@ -56,6 +57,7 @@ async def test_starting_again_deploys_the_example_only_where_it_differs(
 
 
 @on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
 async def test_what_somebody_else_deployed_is_left_alone(new_weft: App, another_app: OpenApp, tmp_path: Path) -> None:
     theirs = packed(tmp_path / "theirs", "http://127.0.0.1:1/demo/")
     await new_weft.projects.deploy(PROJECT, theirs, "1.0", by="ada")

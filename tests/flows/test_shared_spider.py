@@ -48,7 +48,7 @@ class ByItsSettings(Walker):
 
 
 @pytest.fixture
-async def weft(tmp_path: Path) -> AsyncIterator[App]:
+async def weft(tmp_path: Path, remembered_checks: None) -> AsyncIterator[App]:
     app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1))
     archive = tmp_path / "shop.zip"
     with archive.open("wb") as file:

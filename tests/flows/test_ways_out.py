@@ -82,7 +82,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def weft(tmp_path: Path) -> AsyncIterator[App]:
+async def weft(tmp_path: Path, remembered_checks: None) -> AsyncIterator[App]:
     app = await open_app(
         Config(
             data_dir=str(tmp_path / "data"),
