@@ -16,7 +16,7 @@ from tests.cases import for_each
 from tests.executing import Log, attempt
 from tests.spiders import SPIDERS, project, ready
 from tests.waiting import eventually
-from weft.adapters.executors import _group, _zygotes
+from weft.adapters.executors import _group, _zygote, _zygotes
 from weft.adapters.executors._seeing import _to_the_end
 from weft.adapters.executors.spider import SpiderExecutor
 from weft.errors import Invalid
@@ -247,8 +247,9 @@ def test_a_wrong_spec_is_refused_with_what_is_allowed(spec: dict[str, Any], mess
 
 
 async def test_the_order_of_a_run_that_is_cancelled_before_it_has_begun_does_not_stay_either(
-    tmp_path: Path, code: ReadyCode, run: Run
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: ReadyCode, run: Run
 ) -> None:
+    monkeypatch.setattr(_zygote, "KILLED_WITHIN_SECONDS", 0.5)
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 60\n")
     python.chmod(0o755)

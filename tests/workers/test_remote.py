@@ -17,6 +17,7 @@ from weft.app import App
 from weft.errors import BrokerDown, GatewayDown
 from weft.outpost import open_outpost
 from weft.runs.model import RunState
+from weft.workers import remote
 from weft.workers.protocol import Beat, Card
 from weft.workers.remote import RemoteBroker, RemoteProtocol
 
@@ -92,7 +93,8 @@ async def test_a_drained_worker_gives_its_runs_back_and_leaves(app: App, tmp_pat
         assert (await app.workers.get("far")).state == "offline"
 
 
-async def test_a_worker_that_cannot_join_can_be_stopped(app: App) -> None:
+async def test_a_worker_that_cannot_join_can_be_stopped(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PATIENCE_SECONDS", 0.5)
     async with gateway(app) as address, Line(address) as line:
         config = far_config(line.address, app.config.folder / "far", token=await join_token(app))
         outpost = await open_outpost(config, "far")
