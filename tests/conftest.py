@@ -85,16 +85,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     sort_long_first(items)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Note in the JUnit file how much CPU a test has used, itself and by its child processes."""
+CPU_BEFORE = pytest.StashKey[tuple[float, float]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[CPU_BEFORE] = time.process_time(), children_seconds()
     if control := selection.control_of(item):
         item.user_properties.append(("red_control", control))
-    own, children = time.process_time(), children_seconds()
-    result = yield
-    item.user_properties.append(("cpu_seconds", round(time.process_time() - own, 3)))
-    item.user_properties.append(("children_cpu_seconds", round(children_seconds() - children, 3)))
-    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note in the JUnit file how much CPU a test has used, itself and by its child processes."""
+    if call.when == "teardown" and CPU_BEFORE in item.stash:
+        own, children = item.stash[CPU_BEFORE]
+        item.user_properties.append(("cpu_seconds", round(time.process_time() - own, 3)))
+        item.user_properties.append(("children_cpu_seconds", round(children_seconds() - children, 3)))
 
 
 def children_seconds() -> float:
