@@ -172,7 +172,10 @@ class Chromium:
         if self.process.stdin:
             self.process.stdin.close()
         self.process.wait(START_SECONDS)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        deadline = time.monotonic() + START_SECONDS
+        while self._folder.exists() and time.monotonic() < deadline:
+            shutil.rmtree(self._folder, ignore_errors=True)  # its other processes may write a little longer
+            time.sleep(0.02)
 
     def _found(self) -> str:
         """Where the browser is spoken to, once it says so."""
