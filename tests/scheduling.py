@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-TOGETHER = ("tests/scrapyd/",)
-"""Tests of one file here run in one process, so that a real Scrapyd and its clients start once."""
+TOGETHER = (
+    "tests/adapters/test_spider.py",
+    "tests/cli/test_contexts.py",
+    "tests/flows/test_behind_nginx.py",
+    "tests/scrapyd/",
+)
+"""Tests of one file here run in one process, so that what they share (Scrapyd, gateways, a zygote) starts once."""
 
 KILLING = ("tests/contracts/test_outages.py", "tests/intake/test_receiver.py", "tests/intake/test_serving.py")
 """Tests that kill a broker: all in one process, so that the servers which only they use start once."""

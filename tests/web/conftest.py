@@ -4,14 +4,11 @@ import pytest
 import pytest_asyncio
 
 from tests.api.conftest import cheap_passwords
-from tests.closing import end_servers_soon
 from tests.web.browser import end_chromium
 from tests.web.surfing import Surfer, surfing
 from weft.app import App
 
 __all__ = ["cheap_passwords", "chromium_ends_with_the_process", "surfer"]
-
-end_servers_soon()
 
 
 @pytest_asyncio.fixture
