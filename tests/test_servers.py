@@ -116,7 +116,7 @@ sys.stdin.read()
 
 def test_processes_of_one_run_share_a_server_that_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.delenv("WEFT_TEST_RUN")
+        patched.delenv("TEST_RUN_FOLDER")
         run = TestRun()
         run.begin()
         started, joined = (start_sharing() for _ in range(2))

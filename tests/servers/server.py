@@ -160,7 +160,7 @@ class Server:
 
     def _prepare(self) -> None:
         """Fill the directory; where a run of tests prepares many servers of this kind, from a copy of the first."""
-        run = os.environ.get("WEFT_TEST_RUN")
+        run = os.environ.get("TEST_RUN_FOLDER")
         if not self.kind.same_data or run is None:
             self.kind.prepare(self)
             return
@@ -230,7 +230,7 @@ def find_program(kind: str, name: str) -> str:
     beside_python = str(Path(sys.executable).parent)
     path = os.pathsep.join([*debian, beside_python, os.environ.get("PATH", ""), "/usr/sbin"])
     found = shutil.which(name, path=path)
-    if found is None and os.environ.get("WEFT_TEST_INSTALL"):
+    if found is None and os.environ.get("INSTALL_TEST_SERVERS"):
         subprocess.call([Path(__file__).parents[2] / "dev", "servers", kind])
         found = shutil.which(name, path=path)
     if found is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.servers import server
 from tests.servers.server import Kind, Server
 
-RUN = "WEFT_TEST_RUN"
+RUN = "TEST_RUN_FOLDER"
 """Environment variable: the folder of the test run, inherited by every process of it."""
 
 SETTINGS = {
