@@ -82,7 +82,6 @@ def test_the_reference_has_every_metric_with_its_kind_labels_and_meaning() -> No
     assert rows == named
 
 
-@on_sqlite
 async def test_crawls_are_told_in_numbers_until_they_are_over(admin: Visitor) -> None:
     crawl = await a_crawl(admin.app)
     share = await Share.of(admin.app, crawl)

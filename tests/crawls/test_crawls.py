@@ -16,6 +16,7 @@ from weft.crawl_ports import DONE, FAILED, Found, HostReport, Outcome, Turn
 from weft.crawls.model import Crawl
 from weft.crawls.report import Share as ShareOf
 from weft.crawls.spreading import SETTLED, Aim, Spreader
+from weft.crawls.store import has_active
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import newest
 from weft.fetching.urls import host_of, key_of
@@ -43,7 +44,16 @@ async def test_a_crawl_is_begun_with_its_first_run(app: App) -> None:
     [share] = report.shares
     assert (share.run_id, share.state, crawl.run_id) == (crawl.run_id, "queued", share.run_id)
     assert (await app.crawls.all({"shop"}))[0] == crawl
+    assert await app.crawls.project_of(crawl.id) == "shop"
     assert await app.crawls.all({"blog"}) == await app.crawls.all(state="paused") == []
+
+
+async def test_a_process_knows_whether_any_crawl_is_active(app: App) -> None:
+    assert not await app.db.glance(has_active)
+    crawl = await a_crawl(app)
+    assert await app.db.glance(has_active)
+    await app.crawls.pause(crawl.id)
+    assert not await app.db.glance(has_active)
 
 
 @on_sqlite

@@ -6,14 +6,12 @@ import json
 import uuid
 
 from tests.cli.commanding import Hand
-from tests.conftest import OpenApp, on_sqlite
+from tests.conftest import OpenApp
 from tests.intake.ordering import body, message
 from tests.intake.queues import RedisQueue
 from tests.projects.making import a_version
 from tests.servers import Server
 from weft.app import open_intake
-
-pytestmark = on_sqlite
 
 
 async def test_a_sender_hears_of_a_run_that_had_ended_before_the_letter_was_mended(

@@ -13,6 +13,7 @@ from tests.runs.acting import rows_of
 from weft.app import App
 from weft.clock import SECOND
 from weft.db import schema
+from weft.items import sampling
 from weft.items.collecting import Collector
 from weft.items.model import Harvest
 from weft.items.sampling import MOST, next_at
@@ -60,6 +61,18 @@ async def test_another_collector_does_not_sample_at_once_what_the_first_has(app:
     other = Collector(app.db, clock)
     await other.collect(spider.hand.id, "hand", [Harvest(spider.run_id, spider.lease.attempt, stats=told())])
     assert len(await rows_of(app, schema.samples)) == 1
+
+
+async def test_every_second_sample_of_an_attempt_with_many_is_removed(
+    app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "MOST", 4)
+    spider = await start(app)
+    begun = clock()
+    for _ in range(4):
+        await spider.send(b"", stats=told())
+        clock.forward(60)
+    assert [row[2] - begun for row in await rows_of(app, schema.samples)] == [0, 120 * SECOND]
 
 
 @on_sqlite

@@ -6,7 +6,6 @@ import hashlib
 
 import pytest
 
-from tests.conftest import on_sqlite
 from tests.runs.acting import submit
 from tests.workers.far_away import Line, Speaker, gateway
 from weft.app import App
@@ -15,8 +14,6 @@ from weft.projects.model import Code, code_key
 from weft.runs.model import NewRun, RunSpec
 from weft.workers.protocol import Card
 from weft.workers.remote import RemoteBlobs
-
-pytestmark = on_sqlite
 
 ARCHIVE = bytes(range(256)) * 4000
 DIGEST = hashlib.sha256(ARCHIVE).hexdigest()
