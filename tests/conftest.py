@@ -49,6 +49,8 @@ from weft.db.database import open_database
 from weft.db.migrate import migrate
 from weft.db.server import DRIVERS
 
+pytest_plugins = ["tests.database_variants"]
+
 THIS_MACHINE = "127.0.0.0/8,::1/128"
 DATABASES = ("sqlite", "postgres", "mariadb")
 
