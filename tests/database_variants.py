@@ -188,7 +188,9 @@ def is_optional(item: pytest.Item) -> bool:
 
 def is_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
     """Whether these are tests of every file but those of experiments, and nothing has narrowed them."""
-    if config.getoption("keyword") or config.getoption("deselect") or config.getoption("lf", False):
+    if config.getoption("collectonly") or config.getoption("keyword") or config.getoption("deselect"):
+        return False
+    if config.getoption("lf", False):
         return False
     if config.getoption("markexpr") not in ("", "not alone") or any("::" in name for name in config.args):
         return False
