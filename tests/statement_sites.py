@@ -14,13 +14,15 @@ from types import FrameType
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "weft"
 DATABASE_CODE = "src/weft/db/"
+ENGINES = tuple(f"{DATABASE_CODE}{name}.py" for name in ("sqlite", "server", "migrate", "append_only"))
+"""What these execute, they do on their own account: to begin and end transactions, and to make and check tables."""
 OF_TRANSACTION = {"execute", "rows", "value"}
 OF_STATEMENT = {"rows", "run", "among", "each"}
 """Methods of ``Ready`` and ``Each``, which take the transaction first."""
 
 
 def call_site(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line of weft outside its database code; inside of it, where there is no other."""
+    """The innermost line of weft outside its database code, or inside of it where that executes it by itself."""
     within = None
     while frame is not None:
         path = source_path(frame.f_code.co_filename)
@@ -28,6 +30,8 @@ def call_site(frame: FrameType | None) -> tuple[str, int] | None:
             return path, frame.f_lineno
         if path and within is None:
             within = path, frame.f_lineno
+        if path in ENGINES:
+            return within
         frame = frame.f_back
     return within
 
