@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from experiments import preloaded
 from tests.servers import processes
 from tests.servers.server import free_port
 from tests.waiting import eventually
@@ -46,7 +47,7 @@ class Role:
         self.name, self.command = name, list(command)
         self._environment, self._folder = dict(environment), folder
         self._log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | preloaded.Process | None = None
         self._to_end = False
 
     def start(self) -> None:
@@ -55,6 +56,11 @@ class Role:
             raise RuntimeError(f"{self.name} is already running; kill() it first")
         self._to_end = False
         with self._log.open("ab") as log:
+            if self.command[:2] == [sys.executable, "-m"] and self.command[2] != "experiments.red":
+                self._process = preloaded.start(
+                    self.command[2:], folder=self._folder, environment=self._environment, log=log.fileno()
+                )
+                return
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self._folder,

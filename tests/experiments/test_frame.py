@@ -110,5 +110,43 @@ async def test_nothing_is_left_running_when_an_experiment_is_killed() -> None:
     await eventually(lambda: not residents(folder) and not Path(folder).exists())
 
 
+SHOW_ALL = """
+import os, sys, time
+print(sys.argv[1:], os.getcwd(), os.environ["SHOWN"], os.getsid(0) == os.getpid(), flush=True)
+if sys.argv[1] == "wait":
+    time.sleep(600)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["end", "soon"], 7), (["wait"], -signal.SIGKILL)])
+def test_a_preloaded_role_is_a_process_of_its_own(tmp_path: Path, words: list[str], code: int) -> None:
+    (tmp_path / "shows_all.py").write_text(SHOW_ALL)
+    variables = environment() | {"SHOWN": "yes", "PYTHONPATH": str(tmp_path)}
+    log = tmp_path / "log"
+    with log.open("ab") as file:
+        starter = [sys.executable, "-c", STARTS_PRELOADED, *words]
+        done = subprocess.run(starter, cwd=tmp_path, env=variables, stdout=file, stderr=file, timeout=60, check=False)
+    assert done.returncode == 0, log.read_text()
+    shown, exit_code = log.read_text().splitlines()
+    assert shown == f"{words} {tmp_path} yes True"
+    assert int(exit_code) == code
+
+
+STARTS_PRELOADED = f"""
+import os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from experiments import preloaded
+role = preloaded.start(["shows_all", *sys.argv[1:]], folder=Path.cwd(), environment=os.environ, log=1)
+while not Path("log").read_text():
+    time.sleep(0.01)
+if sys.argv[1] == "wait":
+    assert role.poll() is None
+    role.send_signal(signal.SIGKILL)
+print(role.wait())
+"""
+
+
 def environment() -> dict[str, str]:
     return dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}

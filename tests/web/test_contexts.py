@@ -6,7 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import on_sqlite
 from tests.servers.processes import is_alive
@@ -45,8 +49,15 @@ async def test_cookies_storage_and_complaints_of_a_context_are_unknown_to_the_ne
     assert chromium().process.pid == process
 
 
-async def test_chromium_ends_when_the_process_of_the_tests_is_killed(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path)}
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """Chromium makes a socket in its folder, whose path may not be long."""
+    with tempfile.TemporaryDirectory(prefix="weft-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+async def test_chromium_ends_when_the_process_of_the_tests_is_killed(short_folder: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": short_folder}
     owner = subprocess.Popen([sys.executable, "-c", STARTS_ONE], stdout=subprocess.PIPE, text=True, env=env)
     assert owner.stdout
     with owner.stdout:
