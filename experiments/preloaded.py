@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -39,6 +40,8 @@ MODULES = (
     "weft.web.site",
 )
 _STATUS = struct.Struct("i")
+_one_at_a_time = threading.Lock()
+"""Experiments start roles from several threads."""
 
 
 class Process:
@@ -69,14 +72,15 @@ def start(words: Sequence[str], *, folder: Path, environment: Mapping[str, str],
     """Run the module ``words[0]`` with the other words as its arguments, as ``python -m`` would."""
     mine, its = os.pipe()
     asked = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
-    connection = _starter()
-    try:
-        connection.sendall(struct.pack("!I", len(asked)))
-        connection.sendmsg([asked[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [its, log]))])
-        connection.sendall(asked[1:])
-        (pid,) = struct.unpack("!I", _exactly(connection, 4))
-    finally:
-        os.close(its)
+    with _one_at_a_time:
+        connection = _starter()
+        try:
+            connection.sendall(struct.pack("!I", len(asked)))
+            connection.sendmsg([asked[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [its, log]))])
+            connection.sendall(asked[1:])
+            (pid,) = struct.unpack("!I", _exactly(connection, 4))
+        finally:
+            os.close(its)
     return Process(pid, mine)
 
 
