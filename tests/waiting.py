@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """How long a condition may take to become true, with much to spare for a busy machine."""
 
 LOOK_SECONDS = 0.01

@@ -45,7 +45,7 @@ class Shared:
         self._code, self._home = code, home
         self._closing = AsyncExitStack()
         self.holders: set[str] = set()
-        """The names of runs that have asked."""
+        """The names of runs that were given a host."""
         self.hungry: set[str] = set()
         """Those who hold no host and were given none when they last asked."""
 
@@ -81,8 +81,9 @@ class Shared:
     async def answer(self, holder: str, question: Question) -> Answer:
         if question.asked is None:
             return Answer()
-        self.holders.add(holder)
         turned = await self.frontier.turn(CRAWL, holder, question.asked.turn)
+        if turned.leases:
+            self.holders.add(holder)
         is_hungry = question.asked.hungry and not turned.leases and turned.next_at is not None
         self.hungry = self.hungry | {holder} if is_hungry else self.hungry - {holder}
         return Answer(turned=CrawlTurned(CRAWL, turned, others_hungry=bool(self.hungry - {holder})))
