@@ -149,6 +149,9 @@ REDIS = Kind(
 SAFE_QUEUES = "-mnesia dump_log_write_threshold 1"
 """A durable queue outlives a kill that comes right after its declaration; by default it may not, for two seconds."""
 
+ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
+"""The port for other nodes is on this machine only, as all others are."""
+
 
 def prepare_rabbitmq(server: Server) -> None:
     """Give the node a name server (epmd) of its own, so that it meets no other node of the machine."""
@@ -158,7 +161,7 @@ def prepare_rabbitmq(server: Server) -> None:
     plugins.write_text("[].\n")
     server.environment |= {
         "RABBITMQ_SCRIPTS_DIR": str(make_home(Path(server.programs["rabbitmq-server"]), server.directory / "home")),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": SAFE_QUEUES,
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{SAFE_QUEUES} {ON_LOOPBACK}",
         "RABBITMQ_NODENAME": "weft@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(server.port),
