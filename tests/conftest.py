@@ -67,9 +67,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     selection.add_options(parser)
 
 
+NO_SERVERS = "TESTS_WITHOUT_SERVERS"
+"""Environment variable of runs with ``--fast``, which xdist's processes inherit."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Servers are in memory, where there is plenty: they sync as ever, and wait for no disk."""
     share_everywhere()
+    if config.getoption("--fast"):
+        os.environ[NO_SERVERS] = "1"
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(selection.RedControls())
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
@@ -118,6 +124,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
 
 def running(start: Callable[[], servers.Server]) -> Iterator[servers.Server]:
     """A missing server skips on a laptop, with the reason, and fails in CI."""
+    if NO_SERVERS in os.environ:
+        pytest.fail("a fast test asks for a server: name its file in NOT_FAST of tests/selection.py")
     try:
         started = start()
     except servers.ServerMissing as missing:

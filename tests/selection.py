@@ -8,6 +8,7 @@ and always with ``--all-controls``. What was seen is kept in ``experiments/red_c
 import ast
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -16,23 +17,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SEEN = ROOT / "experiments" / "red_controls.json"
 
-SERVER_FIXTURES = {f"{name}_server" for name in ("postgres", "mariadb", "redis", "rabbitmq", "s3", "dynamodb")}
+SERVERS = ("postgres", "mariadb", "redis", "rabbitmq", "s3", "dynamodb")
+OF_A_SERVER = re.compile(rf"\[.*({'|'.join(SERVERS)})")
+"""How the name of a test that is for one server tells so."""
 NOT_FAST = (
     "tests/adapters/",
     "tests/agent/",
+    "tests/api/test_role_walk.py",
+    "tests/api/test_schemathesis.py",
     "tests/bench/",
     "tests/cli/",
+    "tests/contracts/test_executor.py",
     "tests/contracts/test_outages.py",
     "tests/experiments/",
+    "tests/fetching/test_detours.py",
     "tests/flows/",
+    "tests/intake/test_receiver.py",
+    "tests/intake/test_serving.py",
+    "tests/items/export/test_memory.py",
+    "tests/projects/",
     "tests/scrapyd/",
+    "tests/test_database_variants.py",
     "tests/test_import_budget.py",
     "tests/test_servers.py",
     "tests/web/",
     "tests/workers/",
 )
-"""Where most tests start processes."""
-FAST_DATABASE = "sqlite"
+"""Where most tests start processes, or take long."""
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -55,11 +66,10 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def is_fast(item: pytest.Item) -> bool:
-    fixtures = getattr(item, "fixturenames", ())
-    if item.nodeid.startswith(NOT_FAST) or SERVER_FIXTURES & set(fixtures):
+    """The fixtures of servers fail where a test asks for one all the same."""
+    if item.nodeid.startswith(NOT_FAST) or OF_A_SERVER.search(item.nodeid):
         return False
-    parameters = getattr(getattr(item, "callspec", None), "params", {})
-    return bool(parameters.get("database_kind", FAST_DATABASE) == FAST_DATABASE)
+    return not {f"{name}_server" for name in SERVERS} & set(getattr(item, "fixturenames", ()))
 
 
 def control_of(item: pytest.Item) -> str:
