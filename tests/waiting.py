@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 60.0
 
 LOOK_SECONDS = 0.01
 LONGEST_LOOK_SECONDS = 0.05
-"""Whoever has waited for long looks less often: many conditions ask a database, a server or a browser."""
+"""The longest pause between two checks: many conditions ask a database, a server or a browser."""
 
 
 async def eventually(condition: Callable[[], Any | Awaitable[Any]], timeout: float = PATIENCE_SECONDS) -> Any:
