@@ -56,7 +56,7 @@ class Role:
             raise RuntimeError(f"{self.name} is already running; kill() it first")
         self._to_end = False
         with self._log.open("ab") as log:
-            if self.command[:2] == [sys.executable, "-m"] and self.command[2] != "experiments.red":
+            if self.command[:2] == [sys.executable, "-m"]:
                 self._process = preloaded.start(
                     self.command[2:], folder=self._folder, environment=self._environment, log=log.fileno()
                 )

@@ -129,8 +129,10 @@ class Field:
     def enough(self) -> None:
         """Let the spiders that go on and on come to their end."""
         for folder in self.folders():
-            if (folder / "files").is_dir():
+            try:
                 (folder / "files" / "enough").touch()
+            except FileNotFoundError:
+                pass  # a run that has ended in this moment
 
     def noted(self) -> dict[Try, list[int]]:
         """What each attempt has noted; a line that was cut off is no note."""

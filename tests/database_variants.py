@@ -192,7 +192,7 @@ def is_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
         return False
     if config.getoption("lf", False):
         return False
-    if config.getoption("markexpr") not in ("", "not alone") or any("::" in name for name in config.args):
+    if config.getoption("markexpr") not in ("", "not alone and not quiet") or any("::" in name for name in config.args):
         return False
     collected = {item.path for item in items}
     files = {file for file in (ROOT / "tests").rglob("test_*.py") if "experiments" not in file.parts}

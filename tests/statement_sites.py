@@ -43,10 +43,13 @@ def source_path(file: str) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(SOURCE) else ""
 
 
-def written_sites() -> set[str]:
+@cache
+def written_sites() -> frozenset[str]:
     """Every line outside the database code that plainly executes a statement."""
     files = (file for file in SOURCE.rglob("*.py") if not source_path(str(file)).startswith(DATABASE_CODE))
-    return {f"{source_path(str(file))}:{line}" for file in files for line in lines_with_statements(file.read_text())}
+    return frozenset(
+        f"{source_path(str(file))}:{line}" for file in files for line in lines_with_statements(file.read_text())
+    )
 
 
 def lines_with_statements(source: str) -> Iterator[int]:

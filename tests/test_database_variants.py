@@ -33,8 +33,8 @@ from weft.projects import store
 
 SITE = next(
     site
-    for site in sorted(written_sites())
-    if site.startswith("src/weft/projects/store.py") and function_at(site) == "current"
+    for line in lines_with_statements(Path(store.__file__).read_text())
+    if function_at(site := f"src/weft/projects/store.py:{line}") == "current"
 )
 
 

@@ -44,10 +44,11 @@ class Shared:
         self.frontier = SqlFrontier(db, clock.now)
         self._code, self._home = code, home
         self._closing = AsyncExitStack()
-        self.holders: set[str] = set()
-        """The names of runs that were given a host."""
         self.hungry: set[str] = set()
         """Those who hold no host and were given none when they last asked."""
+        self.starting: set[str] = set()
+        """Runs that must all have asked before any of them is answered: none has a head start."""
+        self._all_have_asked = asyncio.Event()
 
     async def counts(self) -> Counts:
         return await self.frontier.counts(CRAWL)
@@ -81,9 +82,11 @@ class Shared:
     async def answer(self, holder: str, question: Question) -> Answer:
         if question.asked is None:
             return Answer()
+        self.starting.discard(holder)
+        if not self.starting:
+            self._all_have_asked.set()
+        await self._all_have_asked.wait()
         turned = await self.frontier.turn(CRAWL, holder, question.asked.turn)
-        if turned.leases:
-            self.holders.add(holder)
         is_hungry = question.asked.hungry and not turned.leases and turned.next_at is not None
         self.hungry = self.hungry | {holder} if is_hungry else self.hungry - {holder}
         return Answer(turned=CrawlTurned(CRAWL, turned, others_hungry=bool(self.hungry - {holder})))

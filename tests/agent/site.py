@@ -23,8 +23,6 @@ class Site:
     asked: Counter[int] = field(default_factory=Counter)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, answers wait."""
-    always_open: set[int] = field(default_factory=set)
-    """Pages whose answers never wait."""
     failing: dict[int, int] = field(default_factory=dict)
     """How often a page answers 503 before it answers."""
     retry_after: str = ""
@@ -55,8 +53,7 @@ class Site:
         self.asked[n] += 1
         host = f"127.0.0.{1 + n % HOSTS}"
         self.asked_at.append((host, time.monotonic()))
-        if n not in self.always_open:
-            await self.open.wait()
+        await self.open.wait()
         if self.failing.get(n, 0) > 0:
             self.failing[n] -= 1
             self.refused_at.append((host, time.monotonic()))

@@ -109,12 +109,8 @@ def fetched(*runs: object) -> list[int]:
 
 async def test_two_runs_of_a_spider_fetch_each_page_once_in_all(sharing: Shared, site: Site) -> None:
     order: dict[str, Any] = {"args": {"url": site.url(0)}, "settings": {"DOWNLOAD_DELAY": 0.1, "FRONTIER_HOSTS": 2}}
-    site.open.clear()
-    site.always_open = {0}  # it links to the other hosts, so that both runs get one
-    running = asyncio.gather(sharing.run("one", **order), sharing.run("two", **order))
-    await eventually(lambda: sharing.holders == {"one", "two"})
-    site.open.set()
-    one, two = await running
+    sharing.starting = {"one", "two"}
+    one, two = await asyncio.gather(sharing.run("one", **order), sharing.run("two", **order))
 
     assert (one.exit_code, two.exit_code) == (0, 0), (one.output, two.output)
     assert fetched(one, two) == list(range(PAGES))

@@ -44,7 +44,7 @@ async def test_a_zombie_that_is_believed_is_found_to_write() -> None:
     assert "writes of attempts that had been taken away" in report.verdict, str(report)
 
 
-@pytest.mark.alone
+@pytest.mark.quiet
 async def test_a_poison_run_fails_after_its_attempts_and_blocks_nobody() -> None:
     assert_passed(await r09.experiment())
 
@@ -56,7 +56,7 @@ async def test_a_poison_run_without_a_limit_is_found_to_go_on() -> None:
     assert not report.passed
 
 
-@pytest.mark.alone
+@pytest.mark.quiet
 async def test_a_schedule_ticks_exactly_once_whatever_happens_to_the_leader() -> None:
     assert_passed(await r15.experiment())
 
