@@ -89,8 +89,8 @@ async def test_crawls_are_told_in_numbers_until_they_are_over(admin: Visitor) ->
     said = {"crawl/asks": 4, "crawl/asks_met": 1, "crawl/fetch_seconds": 2.0, "response_received_count": 4}
     await admin.app.protocol.collect(share.hand.id, [Harvest(share.run_id, share.lease.attempt, 1, b"", said)])
     await admin.app.crawls.feed(crawl.id, [f"{SITE}more/{number}" for number in range(7)])
-    found, of = await read(admin), ("1", "site.example", "shop")
-    assert found["weft_crawl_urls", ("1", "site.example", "shop", "done")] == 3
+    found, of = await read(admin), (str(crawl.id), "site.example", "shop")
+    assert found["weft_crawl_urls", (*of, "done")] == 3
     assert found["weft_crawl_backlog", of] == 7
     assert found["weft_crawl_success_ratio", of] == 0.75
     assert found["weft_crawl_lease_ratio", of] == 0.25

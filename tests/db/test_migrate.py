@@ -251,11 +251,23 @@ def test_a_start_that_waits_too_long_for_another_says_so(
 ) -> None:
     monkeypatch.setattr(migrating, "LOCK_SECONDS", 0)
     with other.connect() as connection:
-        connection.execute(text("SELECT GET_LOCK('weft', 0)"))
+        connection.execute(text(f"SELECT GET_LOCK({migrating.LOCK_NAME}, 0)"))
         with pytest.raises(DatabaseDown, match="another start"):
             migrate(engine)
-        connection.execute(text("SELECT RELEASE_LOCK('weft')"))
+        connection.execute(text(f"SELECT RELEASE_LOCK({migrating.LOCK_NAME})"))
     assert migrate(engine) == schema.VERSION
+
+
+@pytest.mark.parametrize("database_kind", ["mariadb"], indirect=True)
+def test_a_start_does_not_wait_for_a_start_on_another_database_of_the_server(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrating, "LOCK_SECONDS", 0)
+    with engine.connect() as connection:
+        connection.execute(text("USE information_schema"))
+        assert connection.execute(text(f"SELECT GET_LOCK({migrating.LOCK_NAME}, 0)")).scalar_one() == 1
+        assert migrate(engine) == schema.VERSION
+        connection.invalidate()
 
 
 @pytest.fixture(

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 Step = Callable[[Connection], None]
 LOCK = 0x77656674  # "weft"
+LOCK_NAME = "CONCAT('weft.', MD5(DATABASE()))"  # locks of MariaDB are for the whole server, and their names are short
 LOCK_SECONDS = 60
 
 
@@ -97,14 +98,14 @@ def _lock(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     elif dialect == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-    elif connection.execute(text("SELECT GET_LOCK('weft', :seconds)"), {"seconds": LOCK_SECONDS}).scalar() != 1:
+    elif connection.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, :seconds)"), {"seconds": LOCK_SECONDS}).scalar() != 1:
         raise DatabaseDown(f"another start of weft has been changing the schema for {LOCK_SECONDS} s")
 
 
 def _unlock(connection: Connection) -> None:
     """On MariaDB the lock belongs to the session, because DDL commits by itself there; the pool keeps the session."""
     if connection.dialect.name not in ("sqlite", "postgresql") and not connection.invalidated:
-        connection.execute(text("SELECT RELEASE_LOCK('weft')"))
+        connection.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
 
 
 # What a server must have switched on to keep what it has acknowledged, and how it says so.
