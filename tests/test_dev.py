@@ -42,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def build(checkout: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, checkout / "hatch_build.py"]
+    command = [sys.executable, str(checkout / "hatch_build.py")]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120)
 
 
