@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,10 +91,33 @@ async def test_a_worker_that_starts_again_with_labels_that_its_key_does_not_allo
     assert "far may not claim the label vault; its join token allows eu; change that, or enrol" in sentence
 
 
-async def test_a_worker_of_a_gateway_knows_nothing_of_others(app: App, tmp_path: Path) -> None:
-    asked = [WEFT, "worker", "--connect", "https://master.example", "health"]
-    done = await asyncio.to_thread(
-        subprocess.run, asked, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "ask there" in done.stderr) == (78, True)
+async def test_the_health_of_a_worker_is_asked_where_it_runs(app: App, tmp_path: Path) -> None:
+    folder = tmp_path / "far"
+
+    async def healthy(*more: str) -> tuple[int, str]:
+        asked = [WEFT, "worker", "--data-dir", str(folder), *more, "health"]
+        done = await asyncio.to_thread(
+            subprocess.run, asked, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    assert await healthy() == (1, f"no worker with the data directory {folder} runs here\n")
+    async with gateway(app) as address:
+        _, token = await app.keys.create("join", {}, by="test", kind="join")
+        options = ("--connect", address, "--data-dir", str(folder), "--name", "far", "--token", token)
+        with started(tmp_path / "told", *options) as process:
+            await eventually(lambda: app.gate.waiting == 1)
+            code, said = await healthy()
+            assert (code, said.startswith("far: the last heartbeat was answered ")) == (0, True)
+            assert (await healthy("--name", "far", "--connect", address))[0] == 0
+            assert await healthy("--name", "other") == (1, "no worker named other runs here\n")
+            hour_ago = time.time() - 3600
+            process.send_signal(signal.SIGSTOP)
+            os.utime(folder / "runs" / "far~", (hour_ago, hour_ago))
+            assert "has had an answer to a heartbeat for" in (await healthy())[1]
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 60) == 0
+        assert (await healthy())[0] == 1
+    assert not (folder / "weft.db").exists()
     assert not (tmp_path / "weft-data").exists()

@@ -18,7 +18,7 @@ from weft.config import Config
 from weft.equipment import sweep
 from weft.errors import Misconfigured
 from weft.settings import load
-from weft.workers.folder import hold
+from weft.workers.folder import hold, workers_alive
 
 if TYPE_CHECKING:
     from weft.workers.workers import WorkerInfo
@@ -138,13 +138,18 @@ async def _have(folder: Path, *, patient: bool) -> None:
 
 @app.command()
 def health(context: typer.Context) -> None:
-    """Exit 0 when a worker of this machine (or the one named) is alive, 1 otherwise."""
-    config, found = asyncio.run(_found(context))
-    alive = [w for w in found if w.state != "offline" and w.silent_seconds(now()) < config.lease_seconds]
-    for one in found:
-        typer.echo(f"{one.name} {one.state}, last seen {one.silent_seconds(now()):.1f} s ago")
-    if not alive:
-        typer.echo(f"no worker of {config.worker_name or 'this machine'} is alive", err=True)
+    """Exit 0 when a worker of this data directory (or the one named) is alive, remote or not, 1 otherwise."""
+    file, flags = context.obj
+    config = load(flags, file=file).config
+    found = dict(workers_alive(config.folder / "runs"))
+    if config.worker_name:
+        found = {name: seconds for name, seconds in found.items() if name == config.worker_name}
+    for name, seconds in found.items():
+        typer.echo(f"{name}: the last heartbeat was answered {seconds:.1f} s ago")
+    if not any(seconds < config.lease_seconds for seconds in found.values()):
+        whose = f"named {config.worker_name}" if config.worker_name else f"with the data directory {config.folder}"
+        told = f"has had an answer to a heartbeat for {config.lease_seconds:g} s" if found else "runs here"
+        typer.echo(f"no worker {whose} {told}", err=True)
         raise typer.Exit(1)
 
 

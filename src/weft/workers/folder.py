@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from weft.projects.model import Code
@@ -15,14 +17,35 @@ OF_CODE = "code-"
 def hold(folder: Path) -> int | None:
     """Have the folder until this process ends, however it ends, or the answer is closed; None while another has it."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # No worker's name has a ~, so this is no worker's folder.
-    lock = os.open(folder.with_name(f"{folder.name}~"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(_lock_of(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return None
     return lock
+
+
+def note_heartbeat(folder: Path) -> None:
+    """Leave a sign for `weft worker health` that a heartbeat of this worker was answered."""
+    lock = _lock_of(folder)
+    if lock.exists():  # a worker in a test may hold none
+        os.utime(lock)
+
+
+def workers_alive(runs: Path) -> Iterator[tuple[str, float]]:
+    """The workers whose process runs on this machine, and how many seconds ago a heartbeat was answered last."""
+    for lock in sorted(runs.glob("*~")):
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield lock.name.removesuffix("~"), max(time.time() - lock.stat().st_mtime, 0.0)
+
+
+def _lock_of(folder: Path) -> Path:
+    """No worker's name has a ~, so this is no worker's folder."""
+    return folder.with_name(f"{folder.name}~")
 
 
 def place_of_runs(folder: Path, code: Code | None) -> Path:

@@ -18,6 +18,7 @@ from weft.runs.model import Ending, Lease
 from weft.workers.attempt import Codes, Running, Tools, ending_of, no_code, see_through
 from weft.workers.breakers import Breakers
 from weft.workers.delivery import Delivery
+from weft.workers.folder import note_heartbeat
 from weft.workers.habits import Habits
 from weft.workers.heart import Heart
 from weft.workers.leaving import wait_for_runs
@@ -260,6 +261,7 @@ class Worker:
             if not self._draining.is_set():
                 self._rejoining = asyncio.create_task(self._join())
             return
+        note_heartbeat(self._folder)
         for why, keys in (("cancel", orders.cancel), ("pause", orders.pause)):
             for key in self._running.keys() & set(keys):
                 self._running[key].stop(why)
