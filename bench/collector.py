@@ -15,9 +15,9 @@ from bench.throughput import positive
 from weft.app import App, open_app
 from weft.clock import now
 from weft.config import Config
-from weft.items.model import Harvest
+from weft.items.model import ItemBatch
 from weft.runs.model import NewRun, RunSpec
-from weft.workers.protocol import Card
+from weft.workers.protocol import WorkerInfo
 
 LEAST = 20_000
 """Items a second."""
@@ -57,7 +57,7 @@ def measured(url: str, count: int, size: int) -> list[float]:
 async def _measured(config: Config, count: int, size: int) -> list[float]:
     app = await open_app(config)
     try:
-        card = Card(name="bench", host="here", pid=1, version="0", capacity=10)
+        card = WorkerInfo(name="bench", host="here", pid=1, version="0", capacity=10)
         worker_id = await app.protocol.join(card)
         batches = [_lines(first, min(size, count - first)) for first in range(0, count, size)]
         return [count / await _stored(app, worker_id, batches, count) for _ in ROUNDS]
@@ -72,7 +72,7 @@ async def _stored(app: App, worker_id: int, batches: Sequence[bytes], count: int
     (lease,) = await app.protocol.lease(worker_id, 1)
     begun, awaited = time.perf_counter(), 1
     for lines in batches:
-        (awaited,) = await app.protocol.collect(worker_id, [Harvest(lease.run_id, lease.attempt, awaited, lines)])
+        (awaited,) = await app.protocol.collect(worker_id, [ItemBatch(lease.run_id, lease.attempt, awaited, lines)])
     took = time.perf_counter() - begun
     (stats,) = await app.items.stats(lease.run_id)
     if not stats.items == count == awaited - 1:

@@ -71,7 +71,7 @@ async def open_control(roles: Roles, *, certificate: Path | None = None, duties:
     settings = {"port": port, "admin_password": secrets.token_hex(16), "tls_certificate": str(certificate or "")}
     config, roles.config = roles.config, replace(roles.config, **settings)  # type: ignore[arg-type]
     try:
-        control = Control(roles.weft("serve", "--roles", duties), port, certificate)
+        control = Control(roles.weft("serve", "--process-roles", duties), port, certificate)
     finally:
         roles.config = config
 

@@ -136,7 +136,7 @@ def watch(weft: Weft, crawl_id: int) -> float:
 
 def crawls(pid: int) -> bool:
     try:
-        return b"weft.crawls" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"weft.crawler" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -19,7 +19,7 @@ from bench.submitter import Submitter, now_and_then, poisson
 from bench.waiting import until
 from weft.app import App, open_app
 from weft.config import Config
-from weft.workers.heart import Heart
+from weft.workers.heartbeat import Heartbeats
 
 CAPACITY = 50
 BACKLOG = 5_000
@@ -145,9 +145,9 @@ async def working(app: App, config: Config, directory: Path, *, alone: bool) -> 
     """A worker: in a process of its own, or in this one for a broker that does not reach further."""
     async with AsyncExitStack() as stack:
         if alone:
-            heart = Heart(app.protocol)
-            stack.callback(heart.close)
-            [worker] = crew(app, heart, "worker", 1, directory)
+            heartbeats = Heartbeats(app.protocol)
+            stack.callback(heartbeats.close)
+            [worker] = crew(app, heartbeats, "worker", 1, directory)
             stack.push_async_callback(asyncio.gather, asyncio.create_task(worker.run()))
             stack.callback(worker.drain)
         else:

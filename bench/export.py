@@ -15,8 +15,8 @@ from bench.peers.peer import PeerFailed
 from bench.roles import place
 from weft.app import open_app
 from weft.cli.up import environment
-from weft.config import Config
-from weft.items.export.formats import Format
+from weft.config import Config, Loaded
+from weft.items.exporters import ExportFormat
 
 ITEMS = 1_000_000
 SMALLER = 10
@@ -40,7 +40,7 @@ class Result:
     """Megabytes by which the process grew at most."""
 
 
-Results = dict[tuple[Format, int], Result]
+Results = dict[tuple[ExportFormat, int], Result]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,7 +65,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="how often each is measured (3)")
     parser.add_argument("--items", type=int, default=ITEMS, help=f"how many the large dataset has ({ITEMS})")
     parser.add_argument(
-        "--formats", nargs="+", type=Format, default=list(Format), metavar="FORMAT", help="only these formats"
+        "--formats",
+        nargs="+",
+        type=ExportFormat,
+        default=list(ExportFormat),
+        metavar="FORMAT",
+        help="only these formats",
     )
     return parser.parse_args(arguments)
 
@@ -78,11 +83,11 @@ async def filled(config: Config, items: int) -> None:
         await app.close()
 
 
-def measure(config: Config, items: int, result: Result, format: Format) -> None:
+def measure(config: Config, items: int, result: Result, format: ExportFormat) -> None:
     """One export, in a process of its own."""
     process = subprocess.run(
         [sys.executable, "-m", "bench.exporter", format],
-        env=environment(config),
+        env=environment(Loaded(config, ())),
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
@@ -96,16 +101,16 @@ def measure(config: Config, items: int, result: Result, format: Format) -> None:
     result.grown.add(said["grown_mb"])
 
 
-def report(results: Mapping[tuple[Format, int], Result]) -> str:
+def report(results: Mapping[tuple[ExportFormat, int], Result]) -> str:
     head = ["format", "items", "items/s", "MB of file", "MB grown"]
     rows = [
         [str(format), f"{items:,}", result.rate, result.megabytes, f"{result.grown.median:.1f}"]
-        for (format, items), result in sorted(results.items(), key=lambda each: list(Format).index(each[0][0]))
+        for (format, items), result in sorted(results.items(), key=lambda each: list(ExportFormat).index(each[0][0]))
     ]
     return "\n" + table(head, rows) + "\n"
 
 
-def goals(results: Mapping[tuple[Format, int], Result]) -> list[Goal]:
+def goals(results: Mapping[tuple[ExportFormat, int], Result]) -> list[Goal]:
     found: list[Goal] = []
     for format in dict.fromkeys(format for format, _ in results):
         small, large = (results[key].grown.median for key in sorted(key for key in results if key[0] is format))

@@ -13,16 +13,16 @@ from typing import Any
 
 from bench.item_ballast import DATASET, PROJECT
 from weft.app import App, open_app
-from weft.items.export.formats import Format, exported
-from weft.items.model import Selection
-from weft.settings import load
+from weft.config import load
+from weft.items.exporters import ExportFormat, export
+from weft.items.model import ItemQuery
 
 WARMING = 3_000
 """So many rows are exported first: what a format loads once is not what an export of any size takes."""
 PEAK_FROM_NOW = "5"
 
 
-async def main(format: Format) -> None:
+async def main(format: ExportFormat) -> None:
     app = await open_app(load({}).config)
     try:
         await size_of(app, format, WARMING)
@@ -34,15 +34,15 @@ async def main(format: Format) -> None:
         await app.close()
 
 
-async def size_of(app: App, format: Format, limit: int | None) -> int:
+async def size_of(app: App, format: ExportFormat, limit: int | None) -> int:
     """Export so many rows, or all, and throw the bytes away."""
 
     async def rows() -> AsyncIterator[Mapping[str, Any]]:
-        async for row in app.items.rows(Selection(project=PROJECT, dataset=DATASET, limit=limit)):
+        async for row in app.items.rows(ItemQuery(project=PROJECT, dataset=DATASET, limit=limit)):
             yield row.data
 
     size = 0
-    async for piece in exported(format, rows):
+    async for piece in export(format, rows):
         size += len(piece)
     return size
 
@@ -62,4 +62,4 @@ def resident(name: str) -> float:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Format(sys.argv[1])))
+    asyncio.run(main(ExportFormat(sys.argv[1])))

@@ -20,14 +20,14 @@ Fetch = Callable[[], Awaitable[bytes]]
 
 
 async def with_weft(url: str, measure: Callable[[Fetch], Awaitable[None]]) -> None:
-    from weft.addresses import Guard
+    from weft.address_guard import Guard
     from weft.fetching.egress import Egress
-    from weft.fetching.exchange import Ask
+    from weft.fetching.model import FetchRequest
 
     egress = Egress(Guard(["127.0.0.0/8"]), user_agent="weft", connections_per_host=AT_ONCE)
 
     async def fetch() -> bytes:
-        return (await egress.fetch(Ask(url=url))).body
+        return (await egress.fetch(FetchRequest(url=url))).body
 
     await measure(fetch)
     await egress.close()

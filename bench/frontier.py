@@ -15,7 +15,7 @@ from bench.roles import place
 from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults
 from weft.app import App, open_app
-from weft.crawl_ports import DONE, HostLease, HostReport, Outcome, Turn
+from weft.ports import DONE, HostLease, HostReport, Outcome, Turn
 
 SMALL_KNOWN, SMALL_HOSTS = 10_000, 100
 FEWEST_KNOWN = 1_000_000

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy import Engine, text
 
 from bench.ballast import SERIES, hurried, pieces
-from weft.crawls import frontier_store, url_store
+from weft.crawls import host_store, url_store
 
 CRAWL = 1
 PER_HOST = 100
@@ -21,11 +21,9 @@ def fill(engine: Engine, known: int, hosts: int) -> None:
     """A crawl that knows so many addresses, spread over so many hosts, ``PER_HOST`` of each in line."""
     engine = hurried(engine)
     first_queued = known - hosts * PER_HOST
-    insert(
-        engine, "hosts", {"id": "number.n", "name": host_name("number.n"), **constants(frontier_store.NEW_HOST)}, hosts
-    )
+    insert(engine, "hosts", {"id": "number.n", "name": host_name("number.n"), **constants(host_store.NEW_HOST)}, hosts)
     line = {"crawl_id": f"{CRAWL}", "host_id": "number.n", "name": host_name("number.n")}
-    line |= constants(frontier_store.NEW_LINE)
+    line |= constants(host_store.NEW_QUEUE)
     line |= {"waiting": f"{CRAWL}", "queued": f"{PER_HOST}", "done": f"{known // hosts - PER_HOST}"}
     insert(engine, "crawl_hosts", line, hosts)
     insert(engine, "urls", address(engine.dialect.name, hosts, first_queued), known)

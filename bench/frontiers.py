@@ -19,8 +19,8 @@ from tests.servers.dynamodb import CREDENTIALS, table_url
 from weft.adapters.registry import open_frontier
 from weft.app import open_app
 from weft.clock import now
-from weft.crawl_ports import Found, Frontier, HostLease, HostReport, Limits, Turn
 from weft.fetching.urls import key_of
+from weft.ports import Found, Frontier, HostLease, HostReport, Limits, Turn
 
 SHAPES = {"1": (1, 1, 200), "50": (1, 50, 60), "500": (1, 500, 14), "50 hosts": (50, 1, 40)}
 """What a turn completes and leases: so many hosts, so many addresses of each; and how many turns."""

@@ -69,7 +69,7 @@ async def gateway(config: Config) -> AsyncIterator[Gateway]:
     token = await prepared(config)
     port = free_port()
     with Roles(config) as roles:
-        process = roles.weft("serve", "--roles", "gateway", "--port", str(port))
+        process = roles.weft("serve", "--process-roles", "gateway", "--port", str(port))
         found = Gateway(port, token, process, roles)
         await until("the gateway answers", found._answers)
         yield found

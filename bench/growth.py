@@ -16,7 +16,7 @@ from bench.servers import Servers
 from bench.setups import Setup, chosen, defaults
 from weft.app import App, open_app
 from weft.runs.model import Ending
-from weft.workers.protocol import Card
+from weft.workers.protocol import WorkerInfo
 
 SMALL = 1_000
 QUEUED, ENDED = 1_000_000, 10_000_000
@@ -82,7 +82,7 @@ async def filled(setup: Setup, *, queued: int, ended: int) -> AsyncIterator[App]
             await fill(app, queued=queued, ended=ended)
             seconds = time.monotonic() - began
             print(f"{setup.name}: {queued:,} waiting and {ended:,} ended were made in {seconds:.0f} s", flush=True)
-            card = Card(name="bench", host="here", pid=1, version="", capacity=1000)
+            card = WorkerInfo(name="bench", host="here", pid=1, version="", capacity=1000)
             assert await app.protocol.join(card) == WORKER
             yield app
         finally:

@@ -23,7 +23,7 @@ from bench.setups import Setup
 from weft.app import App, open_app
 from weft.config import Config
 from weft.db import schema
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 
 TASKS = 1_000
@@ -147,7 +147,7 @@ async def stock(config: Config, name: str, runs: int) -> None:
 
 async def make(app: App, name: str, runs: int) -> None:
     began = time.monotonic()
-    await app.tasks.apply(Wanted(tuple(map(task, range(TASKS)))))
+    await app.tasks.apply(DesiredState(tuple(map(task, range(TASKS)))))
     await check_ids(app)
     await fill(app, queued=QUEUED, ended=runs - QUEUED, of_queued=WAITING, of_ended=ENDED)
     print(f"{name}: {runs:,} runs were made in {time.monotonic() - began:.0f} s", flush=True)

@@ -23,8 +23,8 @@ from tests.servers.server import free_port
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App, open_app
 from weft.config import Config
-from weft.runs.log_shelf import keep_log
-from weft.workers.wire import log_key
+from weft.logs.storage import store_log
+from weft.workers.remote.wire import log_key
 
 BYTES = 1 << 30
 FIRST_BYTE_MS, GROWN_MB = 1000.0, 32.0
@@ -97,7 +97,7 @@ def hosted(size: int) -> Iterator[tuple[Host, int]]:
         lines = asyncio.run(filled(config, size))
         port = free_port()
         with Roles(config) as roles:
-            process = roles.weft("serve", "--roles", "gateway", "--port", str(port))
+            process = roles.weft("serve", "--process-roles", "gateway", "--port", str(port))
             asyncio.run(until("the gateway answers", lambda: answers(port)))
             yield Host("weft on SQLite", port, process.pid, config), lines
 
@@ -119,7 +119,7 @@ async def ended(app: App, descriptor: int) -> None:
     run_id, hand = await submit(app), await Hand.join(app)
     lease, size = await hand.lease_one(), os.fstat(descriptor).st_size
     print(f"a log of {size:,} bytes", flush=True)
-    await keep_log(app.blobs, log_key(run_id, 1), size, lambda start, length: os.pread(descriptor, length, start))
+    await store_log(app.blobs, log_key(run_id, 1), size, lambda start, length: os.pread(descriptor, length, start))
     await hand.end(lease, log_key=log_key(run_id, 1), log_bytes=size)
 
 

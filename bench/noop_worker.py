@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from bench.marks import mark
 from weft.app import open_app, open_worker
+from weft.config import load
 from weft.runs.model import Ending
-from weft.settings import load
 from weft.workers.direct import DirectProtocol
-from weft.workers.heart import Heart
+from weft.workers.heartbeat import Heartbeats
 
 
 class Marking(DirectProtocol):
@@ -24,8 +24,8 @@ class Marking(DirectProtocol):
 async def work(name: str) -> None:
     app = await open_app(load().config)
     app.protocol.__class__ = Marking
-    heart = Heart(app.protocol)
-    await open_worker(app, name, heart).run()
+    heartbeats = Heartbeats(app.protocol)
+    await open_worker(app, name, heartbeats).run()
 
 
 asyncio.run(work(sys.argv[1]))

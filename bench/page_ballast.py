@@ -11,7 +11,7 @@ from bench.peers.scrapyd import EGG, SPIDER, packed
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.runs.model import NewRun, RunSpec
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 
 PROJECT, DATASET, TASK = item_ballast.PROJECT, item_ballast.DATASET, "nightly"
@@ -30,7 +30,7 @@ async def fill(app: App, folder: Path, *, runs: int, items: int) -> None:
     egg = folder / "noops.egg"
     egg.write_bytes(packed(EGG))
     await app.projects.deploy(PROJECT, egg, "1", by=USER)
-    await app.tasks.apply(Wanted((Task(name=TASK, project=PROJECT, kind="spider", spec={"spider": SPIDER}),)))
+    await app.tasks.apply(DesiredState((Task(name=TASK, project=PROJECT, kind="spider", spec={"spider": SPIDER}),)))
     await app.users.create(USER, PASSWORD, {EVERYWHERE: Role.ADMIN})
     bad = "CASE WHEN number.n % 50 = 0 THEN 'failed' ELSE 'succeeded' END"
     before = BEFORE.format(last=PROJECTS + runs)

@@ -76,7 +76,7 @@ def opened(setup: Setup, *, runs: int, items: int) -> Iterator[Host]:
         asyncio.run(_fill(config, runs, items))
         port = free_port()
         with Roles(config) as roles:
-            process = roles.weft("serve", "--roles", "gateway", "--port", str(port))
+            process = roles.weft("serve", "--process-roles", "gateway", "--port", str(port))
             asyncio.run(until("the gateway answers", lambda: answers(port)))
             yield Host(f"weft on {setup.database_name}", port, process.pid, config)
             if complaints := roles.complaints():

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from weft.db.database import Transaction
-from weft.db.plain import Ready
+from weft.db.prepared import Ready
 
 EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}
 USED = re.compile(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from weft.app import App, open_app
 from weft.cli.up import environment
-from weft.config import Config
+from weft.config import Config, Loaded
 
 Process = subprocess.Popen[bytes]
 
@@ -26,15 +26,16 @@ class Roles(ExitStack):
         super().__init__()
         self.config = config
         self._output = config.folder / "output"
+        self._environment = environment(Loaded(config, ())) | {"XDG_STATE_HOME": str(config.folder / "state")}
 
     def weft(self, *arguments: str) -> Process:
         """A command of weft: ``weft("serve")``. It ends with the benchmark, also with one that is killed."""
         supervised = ["--supervised"] if arguments[0] in ("serve", "worker") else []
         return self.start([sys.executable, "-m", "weft", *arguments, *supervised])
 
-    def crew(self, name: str, count: int, directory: Path) -> Process:
+    def crew(self, name: str, count: int, directory: Path, mode: str = "") -> Process:
         """A process of ``count`` workers that note in ``directory`` when each run started."""
-        return self.start([sys.executable, "-m", "bench.crew", name, str(count), str(directory)])
+        return self.start([sys.executable, "-m", "bench.crew", name, str(count), str(directory), mode])
 
     def python(self, module: str, *arguments: str) -> Process:
         """A process of the benchmark itself."""
@@ -43,7 +44,7 @@ class Roles(ExitStack):
     def start(self, command: Sequence[str]) -> Process:
         with self._output.open("ab") as output:
             process = subprocess.Popen(
-                command, env=environment(self.config), stdout=output, stderr=output, start_new_session=True
+                command, env=self._environment, stdout=output, stderr=output, start_new_session=True
             )
         self.callback(end, process)
         return process

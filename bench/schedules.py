@@ -19,7 +19,7 @@ from weft.app import App, open_app
 from weft.clock import SECOND, Moment, now, seconds
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
 
@@ -86,7 +86,7 @@ def task(number: int, schedule: Schedule) -> Task:
 
 async def store(app: App, tasks: Sequence[Task]) -> None:
     for start in range(0, len(tasks), APPLIED_AT_ONCE):
-        await app.tasks.apply(Wanted(tuple(tasks[start : start + APPLIED_AT_ONCE])))
+        await app.tasks.apply(DesiredState(tuple(tasks[start : start + APPLIED_AT_ONCE])))
 
 
 async def leads(app: App) -> None:

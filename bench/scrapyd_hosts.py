@@ -129,7 +129,7 @@ def opened_weft(setup: Setup, finished: int = 0) -> Iterator[Host]:
         headers = {"Authorization": "Basic " + base64.b64encode(f"{USER}:{token}".encode()).decode()}
         port = free_port()
         with Roles(config) as roles:
-            process = roles.weft("serve", "--roles", "gateway", "--port", str(port))
+            process = roles.weft("serve", "--process-roles", "gateway", "--port", str(port))
             name = f"weft on {setup.database_name}"
             host = Host(name, port, process.pid, headers, lambda: asyncio.run(runs_kept(config)) - finished)
             asyncio.run(until("the gateway answers", partial(answers, host)))

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
@@ -44,7 +44,7 @@ class Host(Protocol):
     pid: int
     """The process above all others of it."""
 
-    def submit(self, spider: str, args: dict[str, str]) -> None:
+    def submit(self, project: str, spider: str, args: dict[str, str]) -> None:
         """Hand one run over; return when it was accepted."""
 
     def unfinished(self) -> int:
@@ -57,7 +57,9 @@ class Host(Protocol):
         """Whether all is running that it keeps running for later."""
 
 
-Opening = Callable[[], AbstractContextManager[Host]]
+class Opening(Protocol):
+    def __call__(self, *, project: str = PROJECT) -> AbstractContextManager[Host]:
+        """Start one that has this project and no other."""
 
 
 class Runs:
@@ -67,10 +69,10 @@ class Runs:
         self.host, self._postbox = host, postbox
         self._numbers = count(1)
 
-    def submit(self, spider: str, **args: str) -> tuple[int, int]:
+    def submit(self, spider: str, project: str = PROJECT, **args: str) -> tuple[int, int]:
         """The number of a new run, and the moment right before it was handed over."""
         number, at = next(self._numbers), time.monotonic_ns()
-        self.host.submit(spider, args | {"number": str(number), "port": str(self._postbox.port)})
+        self.host.submit(project, spider, args | {"number": str(number), "port": str(self._postbox.port)})
         return number, at
 
     def opened(self, *numbers: int) -> dict[int, int]:
@@ -88,10 +90,10 @@ class Runs:
                 raise PeerFailed(self.host.name, "does not see that its runs have ended", "")
             time.sleep(step)
 
-    def warm_up(self) -> None:
+    def warm_up(self, spider: str = "noop", project: str = PROJECT) -> None:
         """Let so many runs come and go that nothing is new to the host, nor to the machine's caches."""
         for _ in range(MOST_WARMINGS):
-            self.all_ended(*[self.submit("noop")[0] for _ in range(WARMING)])
+            self.all_ended(*[self.submit(spider, project)[0] for _ in range(WARMING)])
             if self.host.is_warm():
                 return
         raise PeerFailed(self.host.name, f"has not warmed up after {MOST_WARMINGS * WARMING} runs", "")
@@ -109,13 +111,13 @@ class Line:
     """A connection that stays open, on which requests are made one after the other."""
 
     def __init__(self, port: int, headers: dict[str, str]) -> None:
-        self._connection, self._headers = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS), headers
+        self._connection, self.headers = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS), headers
         self._used_at = 0.0
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         if time.monotonic() > self._used_at + IDLE_SECONDS:
             self._connection.close()  # the next request opens it anew
-        self._connection.request(method, path, body, self._headers)
+        self._connection.request(method, path, body, self.headers)
         answer = self._connection.getresponse()
         said = json.loads(answer.read())
         self._used_at = time.monotonic()
@@ -135,8 +137,8 @@ class Weft:
     roles: Roles
     name: str = "weft"
 
-    def submit(self, spider: str, args: dict[str, str]) -> None:
-        run = {"project": PROJECT, "kind": "spider", "name": spider, "spec": {"spider": spider, "args": args}}
+    def submit(self, project: str, spider: str, args: dict[str, str]) -> None:
+        run = {"project": project, "kind": "spider", "name": spider, "spec": {"spider": spider, "args": args}}
         status, said = self.line.ask("POST", "/v1/runs", json.dumps(run))
         if status != 202:
             raise PeerFailed(self.name, f"answered {status}: {said}", "")
@@ -157,11 +159,11 @@ class Weft:
 
 
 @contextmanager
-def weft_up(workers: int = 0, **settings: object) -> Iterator[Weft]:
+def weft_up(workers: int = 0, *, project: str = PROJECT, **settings: object) -> Iterator[Weft]:
     """One that answers and knows its spiders."""
     workers = workers or os.cpu_count() or 1
     with place(**QUIET, **settings, workers=workers, drain_seconds=DRAIN_SECONDS) as config:
-        token = asyncio.run(deployed(config))
+        token = asyncio.run(deployed(config, project))
         with Roles(replace(config, port=free_port())) as roles:
             process = roles.weft("up", "--no-examples")
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -187,13 +189,13 @@ def wait_for(weft: Weft) -> None:
     raise PeerFailed("weft", "did not answer", "\n".join(weft.roles.complaints()))
 
 
-async def deployed(config: Config) -> str:
+async def deployed(config: Config, project: str) -> str:
     """Deploy the project, and return the token of a key that may run its spiders."""
-    egg = config.folder / "deploy" / "noops.egg"
-    write_egg(egg)
+    egg = config.folder / "deploy" / f"{project}.egg"
+    write_egg(egg, project)
     app = await open_app(config)
     try:
-        await app.projects.deploy(PROJECT, egg, "1", by="bench")
+        await app.projects.deploy(project, egg, "1", by="bench")
         _, token = await app.keys.create("bench", {EVERYWHERE: Role.DEVELOPER}, by="bench")
         return token
     finally:

@@ -73,6 +73,10 @@ class Starts:
             for place in range(0, len(part), FIELDS):
                 yield Start(*part[place : place + FIELDS])
 
+    def counts(self) -> list[int]:
+        """How many runs each process has started."""
+        return sorted(len(part) // FIELDS for part in self._parts())
+
     def rate(self) -> float:
         """Starts a second from the first tenth of them to the last."""
         moments = sorted(start.started for start in self)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from weft.app import App
+from weft.db.batching import Batched
 from weft.db.database import Transaction
-from weft.db.together import Together
 from weft.runs.model import NewRun, RunSpec, Submitted
 
 
@@ -18,7 +18,7 @@ class Submitter:
     def __init__(self, app: App, spec: dict[str, Any] | None = None) -> None:
         self._app = app
         self._run = NewRun(project="bench", task="noop", kind="noop", spec=RunSpec(spec=spec or {}))
-        self._submit_together = Together(app.db, self._admit_all, len)
+        self._submit_together = Batched(app.db, self._admit_all, len)
         self.committed: dict[int, int] = {}
         """When each run was committed, in nanoseconds of the monotonic clock."""
 

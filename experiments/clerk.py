@@ -18,20 +18,20 @@ import msgspec
 
 from weft.adapters.limiters.memory import MemoryLimiter
 from weft.clock import now
-from weft.crawl_ports import Found, Limiter, Limits, Turn
 from weft.crawl_spec import CrawlSpec
-from weft.crawls import line
-from weft.crawls.crawler import Crawler
-from weft.crawls.ending import End
-from weft.crawls.model import Answer, CrawlTurned, PermitAsked, Policy, Question, Skip
+from weft.crawler import worker_channel
+from weft.crawler.crawler import Crawler, CrawlerExit
+from weft.crawler.messages import CrawlerReply, CrawlerRequest, CrawlPolicy, CrawlTurnReply, PermitRequest, Skip
+from weft.crawler.worker_channel import WorkerChannel
+from weft.crawls.project_scope import turn_of_project, turned_for
 from weft.crawls.sql_frontier import SqlFrontier
-from weft.crawls.talk import Talk
 from weft.db.database import open_database
 from weft.fetching.urls import canonical, host_of, key_of
+from weft.ports import Found, Frontier, Limiter, Limits, Turn
 
 ROOT = Path(__file__).parent.parent
 
-POLICY = Policy(contact="crawl@weft.example", allowed_networks=("127.0.0.0/8",))
+POLICY = CrawlPolicy(contact="crawl@weft.example", allowed_networks=("127.0.0.0/8",))
 CRAWL = 1
 
 
@@ -39,7 +39,9 @@ CRAWL = 1
 class Clerk:
     """Answers one process, as its worker would."""
 
-    frontier: SqlFrontier
+    frontier: Frontier
+    crawl: int
+    project: str
     items: list[dict[str, Any]] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
     turns: int = 0
@@ -51,7 +53,7 @@ class Clerk:
     """What every question is answered with, while there is one."""
     stop: str = ""
     limiter: Limiter = field(default_factory=MemoryLimiter)
-    permits: list[PermitAsked] = field(default_factory=list)
+    permits: list[PermitRequest] = field(default_factory=list)
     _talks: int = 0
     _counts: dict[str, int] = field(default_factory=dict)
     """Items of each process."""
@@ -61,17 +63,17 @@ class Clerk:
         holder = f"{self._talks}:1"
         try:
             while True:
-                head, lines = await line.receive(reader)
-                answer = await self._answer(msgspec.json.decode(head, type=Question), lines, holder)
-                await line.send(writer, msgspec.json.encode(answer))
+                head, lines = await worker_channel.receive_frame(reader)
+                answer = await self._answer(msgspec.json.decode(head, type=CrawlerRequest), lines, holder)
+                await worker_channel.send_frame(writer, msgspec.json.encode(answer))
         except (EOFError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def _answer(self, question: Question, lines: bytes, holder: str) -> Answer:
+    async def _answer(self, question: CrawlerRequest, lines: bytes, holder: str) -> CrawlerReply:
         if self.problem:
-            return Answer(problem=self.problem)
+            return CrawlerReply(problem=self.problem)
         if lines:
             before = self._counts.get(holder, 0)
             assert question.first == before + 1, f"items from {question.first} on after {before}"
@@ -81,17 +83,20 @@ class Clerk:
         self.stats = question.stats or self.stats
         if question.permit is not None:
             self.permits.append(question.permit)
-            return Answer(grant=await self.limiter.reserve(question.permit.keys, 1.0, question.permit.longest_wait))
+            return CrawlerReply(
+                grant=await self.limiter.reserve(question.permit.keys, 1.0, question.permit.longest_wait)
+            )
         if question.asked is None:
-            return Answer(policy=POLICY)
+            return CrawlerReply(policy=POLICY)
         self.turns += 1
         self.skips += question.asked.skips
         self.feed += question.asked.feed
         turn = question.asked.turn
-        turned = await self.frontier.turn(CRAWL, holder, turn)
+        turned = await self.frontier.turn(self.crawl, holder, turn_of_project(turn, self.project))
+        turned = turned_for(self.project, turned, now())
         idle = not turned.leases and turned.next_at is None and turn.hosts > 0
         over = idle and all(report.release for report in turn.reports)
-        return Answer(turned=CrawlTurned(CRAWL, turned, self.stop or ("done" if over else "")))
+        return CrawlerReply(turned=CrawlTurnReply(self.crawl, turned, self.stop or ("done" if over else "")))
 
     def skipped(self) -> dict[str, int]:
         """How many were left out, by reason."""
@@ -106,22 +111,33 @@ async def clerk_in(folder: Path, database_url: str, spec: CrawlSpec) -> AsyncIte
     """A worker that listens in ``folder``, with the seeds of ``spec`` in its frontier."""
     db = open_database(database_url)
     frontier = SqlFrontier(db, now)
-    await frontier.open(CRAWL, Limits(pages=spec.budget.pages, pages_per_host=spec.budget.pages_per_host))
-    seeds = [url for each in spec.urls if (url := canonical(each)) is not None]
-    await frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in seeds]))
-    clerk = Clerk(frontier)
-    server = await asyncio.start_unix_server(clerk.talk, str(_short(folder) / line.SOCKET))
     try:
-        yield clerk
+        async with clerk_of(frontier, folder, spec, crawl=CRAWL, project=f"project-{CRAWL}") as clerk:
+            yield clerk
     finally:
-        server.close()
         await frontier.close()
         db.close()
 
 
-async def crawl(folder: Path, spec: CrawlSpec) -> End:
+@asynccontextmanager
+async def clerk_of(
+    frontier: Frontier, folder: Path, spec: CrawlSpec, *, crawl: int, project: str
+) -> AsyncIterator[Clerk]:
+    """The same with a frontier that is there already, for a crawl of any project."""
+    await frontier.open(crawl, Limits(pages=spec.budget.pages, pages_per_host=spec.budget.pages_per_host))
+    seeds = [url for each in spec.urls if (url := canonical(each)) is not None]
+    await frontier.turn(crawl, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in seeds]))
+    clerk = Clerk(frontier, crawl, project)
+    server = await asyncio.start_unix_server(clerk.talk, str(_short(folder) / worker_channel.SOCKET))
+    try:
+        yield clerk
+    finally:
+        server.close()
+
+
+async def crawl(folder: Path, spec: CrawlSpec) -> CrawlerExit:
     """One share of the crawl, in this process."""
-    talk = Talk(_short(folder) / line.SOCKET)
+    talk = WorkerChannel(_short(folder) / worker_channel.SOCKET)
     await talk.open()
     try:
         return await Crawler(spec, POLICY, talk, folder).run()
@@ -134,7 +150,7 @@ async def crawler(folder: Path, spec: CrawlSpec, patch: str = "") -> AsyncIterat
     """A process that crawls in ``folder``, with a protection switched off where a patch is named."""
     order = {"spec": msgspec.to_builtins(spec), "run_id": 1, "attempt": 1, "project": "default", "task": "crawl"}
     (folder / "order.json").write_bytes(msgspec.json.encode(order))
-    module = ["experiments.red", patch, "weft.crawls"] if patch else ["weft.crawls"]
+    module = ["experiments.red", patch, "weft.crawler"] if patch else ["weft.crawler"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", *module), cwd=folder, env=environment, stdout=asyncio.subprocess.DEVNULL

@@ -78,7 +78,7 @@ BADLY: Sequence[Callable[[str], bytes]] = (
     lambda key: order(key, spider=7),
     lambda key: order(key, project="nowhere"),
     lambda key: order(key, args=[key]),
-    lambda key: order(key, priority=-1),
+    lambda key: order(key, priority="high"),
     envelope,
 )
 """Each way in which a message cannot become a run."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cluster import Cluster
-from tests.servers.processes import is_alive, process_ids
+from tests.servers.processes import is_alive, process_ids, stat_fields
 from tests.spiders import project
 from weft.app import App
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, Retry, RunSpec
-from weft.workers.folder import run_folders
+from weft.workers.work_dir import run_folders
 
 PROJECT = "harvest"
 COLD = "cold"
@@ -114,6 +114,8 @@ class Field:
         self._notes.mkdir()
         self.missed = 0
         """How often there was nobody to kill."""
+        self._seen: dict[int, tuple[str, Try]] = {}
+        """Of each process of a run that was found, when it was started, and the attempt."""
 
     async def follow(self) -> None:
         """Hold on to the notes of every spider."""
@@ -124,7 +126,8 @@ class Field:
 
     def folders(self) -> list[Path]:
         """The folders of all runs that workers have on their disks."""
-        return [each for worker in self._folder.glob("*/runs/*") for each in run_folders(worker)]
+        found = [each for worker in self._folder.glob("*/runs/*") for each in run_folders(worker)]
+        return [each for each in found if not each.name.startswith(".")]  # that is a file with which a disk is tried
 
     def enough(self) -> None:
         """Let the spiders that go on and on come to their end."""
@@ -139,9 +142,19 @@ class Field:
         return {try_of(notes.name): _numbers(notes) for notes in self._notes.iterdir()}
 
     def spiders(self) -> dict[int, Try]:
-        """The living processes of runs, with what they have started."""
-        found = {pid: match for pid in process_ids() if (match := _RUN.search(self._place(pid)))}
-        return {pid: (int(match[1]), int(match[2])) for pid, match in found.items() if is_alive(pid)}
+        """The living processes of runs, with what they have started.
+
+        In its own view of the files a process whose folder was removed has no path any more, so one that was seen once
+        is remembered.
+        """
+        seen: dict[int, tuple[str, Try]] = {}
+        for pid in process_ids():
+            if match := _RUN.search(self._place(pid)):
+                seen[pid] = (_started(pid), (int(match[1]), int(match[2])))
+            elif pid in self._seen and self._seen[pid][0] == _started(pid):
+                seen[pid] = self._seen[pid]
+        self._seen = seen
+        return {pid: place for pid, (_, place) in seen.items() if is_alive(pid)}
 
     def zygotes(self) -> list[int]:
         return [pid for pid in process_ids() if "/code/" in self._place(pid) and is_alive(pid)]
@@ -189,6 +202,12 @@ class Field:
             os.link(folder / "files" / "notes", self._notes / folder.name)
         except (FileNotFoundError, FileExistsError):
             pass
+
+
+def _started(pid: int) -> str:
+    """When a process was started, in ticks of the kernel's clock; no later one with its id has the same."""
+    fields = stat_fields(Path(f"/proc/{pid}"))
+    return fields[19] if fields else ""
 
 
 def try_of(name: str) -> Try:

@@ -6,9 +6,9 @@ import asyncio
 import time
 from types import TracebackType
 
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 AT_ONCE = 4
 PAUSE_SECONDS = 0.2
@@ -19,7 +19,7 @@ class Fetcher:
     """Notes when a page came, how long each fetch took at most, and how many connections there were."""
 
     def __init__(self, url: str, deadline_seconds: float) -> None:
-        self._ask = Ask(url=url, deadline_seconds=deadline_seconds)
+        self._ask = FetchRequest(url=url, deadline_seconds=deadline_seconds)
         self._egress = Egress(Guard(["127.0.0.0/8"]), user_agent="weft-experiment", connections_per_host=AT_ONCE)
         self.came_at = 0.0
         self.slowest = 0.0
@@ -43,7 +43,7 @@ class Fetcher:
             try:
                 await self._egress.fetch(self._ask)
                 self.came_at = time.monotonic()
-            except NoAnswer as problem:
+            except FetchError as problem:
                 self.failures[problem.kind] = self.failures.get(problem.kind, 0) + 1
             self.slowest = max(self.slowest, time.monotonic() - began)
             self.most_connections = max(self.most_connections, self._egress.connections)

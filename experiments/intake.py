@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -184,16 +185,16 @@ async def hear(report: Report, app: App, posts: Sequence[Post], killing: chaos.C
 
 def acknowledge_early() -> None:
     """Red control: a message is let go of before what came of it is durable."""
-    from weft.intake.receiver import Receiver
+    from weft.intake.receiver import MessageReceiver
 
-    take: Any = Receiver._take
+    take: Any = MessageReceiver._take
 
-    async def told_early(self: Receiver, messages: Any) -> Any:
+    async def told_early(self: MessageReceiver, messages: Any) -> Any:
         await self.inbox.done(messages)
         await asyncio.sleep(UNCOMMITTED_SECONDS)
         return await take(self, messages)
 
-    Receiver._take = told_early  # type: ignore[method-assign]
+    MessageReceiver._take = told_early  # type: ignore[method-assign]
 
 
 def forget_ids() -> None:
@@ -202,6 +203,6 @@ def forget_ids() -> None:
     from weft.intake.model import run_of
 
     def without_id(*arguments: Any, **named: Any) -> Any:
-        return msgspec.structs.replace(run_of(*arguments, **named), idempotency_key=None)
+        return msgspec.structs.replace(run_of(*arguments, **named), idempotency_key=uuid.uuid4().hex)
 
     intake.run_of = without_id  # type: ignore[attr-defined]

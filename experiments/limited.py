@@ -2,6 +2,7 @@
 
     python -m experiments.limited '{"limiter": "redis://…", "port": 8080, "hosts": [1, 2], "lines": 4}'
 
+With ``gateway``, ``key`` and ``name`` in the place of ``limiter`` it is a remote worker that asks its gateway.
 The moment of a request is that of its arrival in the kernel, so that a busy machine makes no request look late.
 """
 
@@ -17,19 +18,30 @@ import socket
 import struct
 import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from weft.adapters.registry import open_limiter
-from weft.crawl_ports import Rate
-from weft.fetching.limits import Crossings
+from weft.crawler.messages import PermitRequest
+from weft.errors import GatewayDown
+from weft.fetching.throttle import ConcurrencyThrottle, RequestThrottle
+from weft.ports import Grant, Rate
+from weft.workers.protocol import WorkerInfo
+from weft.workers.remote.client import RemoteWorkerClient
+from weft.workers.remote.protocol import RemoteProtocol
 
 LATE_SECONDS = 0.03
+LONGEST_PLACE_SECONDS = 1.3
+"""A place further away is not taken by a remote worker: the limiter may forget it before it is used."""
+LONGEST_TRAVEL_SECONDS = 0.06
+"""On a busy machine a way may be long in one direction; a place whose moment is so uncertain is not used."""
 DEADLINE_SECONDS = 0.5
 TIMESTAMPS = 35  # SO_TIMESTAMPNS
 LONGEST_ANSWER_SECONDS = 0.05
+REMOTE = b"r"
 
 
 def address_of(host: int) -> str:
@@ -46,6 +58,8 @@ class Arrival:
     """By the kernel's clock."""
     left_at: float = 0.0
     """When it was answered."""
+    is_remote: bool = False
+    """Whether a remote worker has asked."""
 
 
 @dataclass(slots=True)
@@ -95,10 +109,10 @@ class Hosts:
     async def _answer(self, line: socket.socket, arrivals: list[Arrival]) -> None:
         with line, suppress(OSError):
             line.setblocking(False)
-            at = await _arrived(line)
-            if at is None:
+            arrival = await _arrived(line)
+            if arrival is None:
                 return
-            arrivals.append(arrival := Arrival(at))
+            arrivals.append(arrival)
             await asyncio.sleep(random.uniform(0.0, LONGEST_ANSWER_SECONDS))
             arrival.left_at = time.time()
             try:
@@ -107,8 +121,8 @@ class Hosts:
                 arrival.left_at = 0.0
 
 
-async def _arrived(line: socket.socket) -> float | None:
-    """When the request on a line came in; None where it was hung up."""
+async def _arrived(line: socket.socket) -> Arrival | None:
+    """The request on a line; None where it was hung up."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(line, readable.set)
     try:
@@ -119,15 +133,52 @@ async def _arrived(line: socket.socket) -> float | None:
     if not data:
         return None
     seconds, nanoseconds = next(struct.unpack("qq", text[:16]) for _, kind, text in stamps if kind == TIMESTAMPS)
-    return float(seconds + nanoseconds / 1e9)
+    return Arrival(float(seconds + nanoseconds / 1e9), is_remote=data == REMOTE)
+
+
+class AtGateway:
+    """Places that a remote worker asks its gateway for, in no run that anybody holds."""
+
+    def __init__(self, protocol: RemoteProtocol, worker_id: int) -> None:
+        self._protocol, self._worker_id = protocol, worker_id
+
+    @classmethod
+    async def joined(cls, order: dict[str, Any]) -> AtGateway:
+        protocol = RemoteProtocol(RemoteWorkerClient(order["gateway"], order["key"]))
+        card = WorkerInfo(name=order["name"], host="far", pid=os.getpid(), version="0", capacity=1)
+        while True:
+            with suppress(GatewayDown):
+                return cls(protocol, await protocol.join(card))
+
+    async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
+        asked = PermitRequest(list(keys), min(longest_wait, LONGEST_PLACE_SECONDS))
+        grant = await self._protocol.permit(self._worker_id, 1, 1, asked)
+        return Grant(False) if grant.travel_seconds > LONGEST_TRAVEL_SECONDS else grant
+
+    def holds(self, grant: Grant) -> bool:
+        return grant.granted
+
+
+class Coming(RequestThrottle):
+    """The turns of a remote worker, who may be under way at once with any number of others."""
+
+    @asynccontextmanager
+    async def under_way(self, keys: Sequence[str], key: str, deadline_seconds: float) -> AsyncIterator[None]:
+        await self.come(keys)
+        yield
+
+
+async def turns_of(order: dict[str, Any]) -> ConcurrencyThrottle | Coming:
+    if "gateway" in order:
+        return Coming(await AtGateway.joined(order), late_seconds=LATE_SECONDS)
+    return ConcurrencyThrottle(open_limiter(order["limiter"]), late_seconds=LATE_SECONDS)
 
 
 async def work(order: dict[str, Any]) -> None:
     """Ask hosts at random, on several lines, until we are ended, or whoever holds the other end of our input is."""
     logging.disable()
     asyncio.get_running_loop().add_reader(sys.stdin, os._exit, 1)
-    limiter = open_limiter(order["limiter"])
-    turns = Crossings(limiter, late_seconds=LATE_SECONDS)
+    turns = await turns_of(order)
 
     async def go_on() -> None:
         while True:
@@ -135,7 +186,9 @@ async def work(order: dict[str, Any]) -> None:
             reader, writer = await asyncio.open_connection(address_of(host), order["port"])
             try:
                 async with turns.under_way([key_of(host)], key_of(host), DEADLINE_SECONDS):
-                    writer.write(b"?")  # at once: nothing else comes between the check and this
+                    writer.write(
+                        REMOTE if "gateway" in order else b"?"
+                    )  # at once: nothing else comes between the check and this
                     with suppress(OSError, TimeoutError):
                         async with asyncio.timeout(DEADLINE_SECONDS):
                             await reader.read(1)

@@ -36,7 +36,7 @@ from weft.app import App
 from weft.db import schema
 from weft.errors import GatewayDown
 from weft.runs.model import NewRun, RunSpec
-from weft.workers.remote import RemoteBlobs, RemoteProtocol
+from weft.workers.remote.protocol import RemoteBlobs, RemoteProtocol
 
 RED = "link:tell_once"
 LINES, LONG_LINES = 5, 100_000
@@ -207,7 +207,7 @@ async def cut_again_and_again(app: App, network: Namespace, size: Size) -> None:
 
 def tell_once() -> None:
     """Red control: what of a log does not come through at once is forgotten."""
-    from weft.workers import log_keeper
+    from weft.workers import log_spool
 
     keep, ship = RemoteBlobs.keep_log, RemoteProtocol.ship
 
@@ -221,7 +221,7 @@ def tell_once() -> None:
             pass
 
     RemoteBlobs.keep_log = keep_once  # type: ignore[method-assign]
-    log_keeper.KEEP_SECONDS = 0.0
+    log_spool.FINAL = (*log_spool.FINAL, GatewayDown)  # type: ignore[assignment]
     RemoteProtocol.ship = ship_once  # type: ignore[method-assign]
 
 

@@ -32,11 +32,11 @@ MODULES = (
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",
     "uvloop",
-    "weft.api.door",
+    "weft.http.application",
     "weft.app",
     "weft.cli.serve",
     "weft.cli.worker",
-    "weft.outpost",
+    "weft.worker_setup",
     "weft.web.site",
 )
 _STATUS = struct.Struct("i")

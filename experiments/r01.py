@@ -1,8 +1,9 @@
 """R01: an acknowledged submit is never lost by a process crash.
 
-Clients submit no-op runs as fast as they are acknowledged while clients, control processes, workers, the broker and the
-database are killed with SIGKILL in random order and started again 0 to 3 seconds later. When all is quiet, every
-acknowledged run must be there exactly once and have succeeded. Red control: clients are told before the commit.
+Clients submit no-op runs over HTTP as fast as they are acknowledged while clients, control processes, workers, the
+broker and the database are killed with SIGKILL in random order and started again 0 to 3 seconds later. When all is
+quiet, every acknowledged run must be there exactly once and have succeeded. Red control: a control process that is
+killed has told clients before the commit.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from experiments.clients import clients, story, victim
 from experiments.cluster import Cluster
 from experiments.report import Report
 from tests import servers
+from weft.access.model import Role as Grant
 
 RED = "r01:acknowledge_before_commit"
-UNCOMMITTED_SECONDS = 0.01
+UNCOMMITTED_SECONDS = 0.05
 HANDS = 4
 """Submits that each client has under way."""
 
@@ -39,10 +41,11 @@ class Size:
     """In all; an experiment with fewer has shown too little."""
 
 
-REDUCED = Size(kills=18, clients=2, every=(0.2, 0.7), down=(0.0, 1.5), acknowledged=500)
+REDUCED = Size(kills=18, clients=2, every=(0.2, 0.7), down=(0.0, 1.5), acknowledged=200)
 FULL = Size(kills=100, clients=8, every=(2.0, 5.0), down=(0.0, 3.0), acknowledged=50_000)
 SHOWING = Size(kills=8, clients=2, every=(0.1, 0.3), down=(0.0, 0.1), acknowledged=0)
-"""Enough for the red control, which kills clients only."""
+"""Enough for the red control, which kills the control process only."""
+SETTINGS: dict[str, Any] = {"requests_per_second": 100_000}
 
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
@@ -76,9 +79,9 @@ async def side_by_side(report: Report, size: Size) -> None:
 
 async def embedded(report: Report, size: Size, *, red: bool = False) -> None:
     """SQLite, one control process and two workers."""
-    with Cluster() as cluster:
-        roles = [cluster.serve(), cluster.worker("w1"), cluster.worker("w2")]
-        victims = [] if red else [chaos.role_victim(role) for role in roles]
+    with Cluster(**SETTINGS) as cluster:
+        roles = [cluster.serve(red=RED if red else None), cluster.worker("w1"), cluster.worker("w2")]
+        victims = [chaos.role_victim(role) for role in (roles[:1] if red else roles)]
         await scene(report, "SQLite", cluster, victims, size, red=red)
 
 
@@ -87,7 +90,7 @@ async def distributed(report: Report, name: str, start_broker: Callable[[], serv
     with (
         servers.postgresql() as database,
         start_broker() as broker,
-        Cluster(database=database.new_database(), broker=broker.url) as cluster,
+        Cluster(database=database.new_database(), broker=broker.url, **SETTINGS) as cluster,
     ):
         roles = [cluster.serve("serve1"), cluster.serve("serve2"), cluster.worker("w1"), cluster.worker("w2")]
         victims = [chaos.role_victim(role) for role in roles]
@@ -102,8 +105,11 @@ async def scene(
     seed = random.randrange(1_000_000)
     async with cluster.app() as app:
         await cluster.ready(app)
-        async with clients(cluster, size.clients, red=RED if red else None, hands=HANDS) as started:
-            everyone = [*victims, *(victim(cluster, role) for role in started)]
+        _, key = await app.keys.create("clients", {"default": Grant.DEVELOPER}, by="experiment")
+        gateways = ",".join(f"http://127.0.0.1:{port}" for port in cluster.ports.values())
+        door: dict[str, Any] = {"key": key, "gateways": gateways, "patient": 1}
+        async with clients(cluster, size.clients, hands=HANDS, **door) as started:
+            everyone = list(victims) if red else [*victims, *(victim(cluster, role) for role in started)]
             killing = chaos.Chaos(everyone, random.Random(seed))
             await killing.run(size.kills, every=size.every, down=size.down)
             fallen = [*killing.fallen, *cluster.fallen()]
@@ -121,9 +127,15 @@ def acknowledge_before_commit() -> None:
         early: Future[Any] = Future()
 
         def told_early(tx: Any) -> Any:
-            value = work(tx)
-            early.set_result(value)
-            time.sleep(UNCOMMITTED_SECONDS)
+            try:
+                value = work(tx)
+            except Exception as problem:
+                if not early.done():
+                    early.set_exception(problem)
+                raise
+            if not early.done():
+                early.set_result(value)
+                time.sleep(UNCOMMITTED_SECONDS)
             return value
 
         self._engines.submit(told_early, urgent=urgent)

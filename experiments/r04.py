@@ -24,7 +24,7 @@ from experiments.cable import Cable
 from experiments.checker import drained
 from experiments.cluster import Cluster, Role
 from experiments.frozen import IN_A_HEARTBEAT
-from experiments.gate import SCRIPTS, Gate, Try
+from experiments.gate import SCRIPTS, Gate, Try, allow_unsandboxed
 from experiments.report import Report, Tally
 from tests import servers
 from tests.servers.processes import is_paused
@@ -34,7 +34,7 @@ from weft.clock import SECOND, Moment, now
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.db.server import IDLE_SECONDS
-from weft.workers.heart import Heart, Member
+from weft.workers.heartbeat import HeartbeatMember, Heartbeats
 
 FAULTS = ("family", "alone", "cut")
 """Kill a worker and all that it started; kill it alone, and replace it as its supervisor would; cut its link to the
@@ -73,10 +73,10 @@ RED = Size(faults=1, lease_seconds=2.0, heartbeat_seconds=0.4, kinds=("family",)
 def still_heart() -> None:
     """Red control: the heart of this worker does not beat."""
 
-    async def _beat_once(self: Heart, member: Member) -> bool:
+    async def _beat_once(self: Heartbeats, member: HeartbeatMember) -> bool:
         return True
 
-    Heart._beat_once = _beat_once  # type: ignore[method-assign]
+    Heartbeats._beat_once = _beat_once  # type: ignore[method-assign]
 
 
 @dataclass(slots=True)
@@ -120,6 +120,7 @@ class Scene:
     async def go_on(self) -> None:
         """Strike one worker after another; then let all runs end."""
         await self._cluster.ready(self._app)
+        await allow_unsandboxed(self._app)
         await eventually(lambda: self._has_joined(self._remote), 60)
         runs = [self.gate.new_run(script) for script in islice(cycle(SCRIPTS), self._size.runs)]
         await self._app.runs.submit(runs)

@@ -24,7 +24,7 @@ from sqlalchemy import func, select
 from experiments.checker import drained
 from experiments.cluster import Cluster, Role
 from experiments.frozen import IN_A_REPORT, freezable
-from experiments.gate import PATIENT, STUBBORN, WITH_CHILD, Gate, Try
+from experiments.gate import PATIENT, STUBBORN, WITH_CHILD, Gate, Try, allow_unsandboxed
 from experiments.report import Report, Tally
 from tests import servers
 from tests.servers.processes import is_paused
@@ -33,10 +33,10 @@ from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.runs import lease_store
-from weft.runs.endings import Endings, Told
+from weft.runs.endings import Endings, WorkerEndings
 from weft.runs.leases import Leases
 from weft.runs.model import NewRun, RunSpec
-from weft.workers.protocol import Orders
+from weft.workers.protocol import HeartbeatReply
 from weft.workers.worker import Worker
 
 TALK = """lines=$PARAM_LINES
@@ -74,7 +74,7 @@ def believing() -> None:
     freezable()
     obey = Worker._obey
 
-    def finish(self: Endings, tx: Transaction, told: Sequence[Told]) -> list[list[bool]]:
+    def finish(self: Endings, tx: Transaction, told: Sequence[WorkerEndings]) -> list[list[bool]]:
         rows = lease_store.held(tx, [ending.run_id for _, endings in told for ending in endings])
         known = [ending for _, endings in told for ending in endings if ending.run_id in rows]
         self.end(tx, [msgspec.structs.replace(e, attempt=rows[e.run_id].attempt) for e in known], rows)
@@ -85,9 +85,9 @@ def believing() -> None:
         await self._db.transact(lambda tx: lease_store.add_log(tx, chunks, room))
         return set()
 
-    def _obey(self: Worker, orders: Orders) -> None:
+    def _obey(self: Worker, orders: HeartbeatReply) -> None:
         if orders.lost:
-            self._heart.remove(self._id)
+            self._heartbeats.remove(self._id)
             asyncio.get_running_loop().call_later(1, obey, self, orders)
         else:
             obey(self, orders)
@@ -123,6 +123,7 @@ class Scene:
     async def go_on(self) -> None:
         """Freeze one worker after another while others work; then let all runs end."""
         await self._cluster.ready(self._app)
+        await allow_unsandboxed(self._app)
         scripts = islice(cycle((WITH_CHILD, STUBBORN)), self._size.waiting)
         await self._app.runs.submit([self.gate.new_run(script) for script in scripts])
         feeding = asyncio.create_task(self._feed())

@@ -45,7 +45,7 @@ class Size:
 FULL = Size(kills=50, gone_seconds=5.0, back_seconds=30.0)
 # A machine that tests may have much else to do.
 REDUCED = Size(kills=5, gone_seconds=10.0, back_seconds=60.0)
-SHOWING = Size(kills=1, gone_seconds=3.0, back_seconds=30.0, settled_seconds=1.0)
+SHOWING = Size(kills=1, gone_seconds=3.0, back_seconds=10.0, settled_seconds=1.0)
 
 
 @dataclass(slots=True)

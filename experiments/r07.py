@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from experiments.checker import drained
 from experiments.cluster import Cluster, Role
 from experiments.crawling import PROJECT, Field, crawl, deploy
-from experiments.gate import ALONE, STUBBORN, WITH_CHILD, Gate
+from experiments.gate import ALONE, STUBBORN, WITH_CHILD, Gate, allow_unsandboxed
 from experiments.meanwhile import meanwhile
 from experiments.report import Report, Tally
 from tests.waiting import eventually
@@ -74,6 +74,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
         workers = [cluster.worker(f"w{number}", red=patch) for number in range(1, WORKERS + 1)]
         async with cluster.app() as app:
             await cluster.ready(app)
+            await allow_unsandboxed(app)
             await deploy(app, PROJECT)
             await Scene(cluster, app, workers, size).go_on(report)
             report.expect(not cluster.fallen(), f"{cluster.fallen()}")
@@ -170,6 +171,6 @@ def _became(run: Run, attempt: int) -> str:
 def forget_the_cancel() -> None:
     """Red control: whoever decides what follows for a run does not ask whether it was cancelled."""
     from weft.runs import endings
-    from weft.runs.judging import judge
+    from weft.runs.endings import judge
 
-    endings.judge = lambda ending, **known: judge(ending, **{**known, "cancel_requested": False})  # type: ignore[attr-defined]
+    endings.judge = lambda ending, **known: judge(ending, **{**known, "cancel_requested": False})

@@ -20,6 +20,7 @@ from sqlalchemy import select
 
 from experiments.checker import drained
 from experiments.cluster import Cluster, Role
+from experiments.gate import UNSANDBOXED, allow_unsandboxed
 from experiments.report import Report, Tally
 from tests import servers
 from weft.app import App
@@ -27,7 +28,7 @@ from weft.clock import SECOND, seconds
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.runs import endings
-from weft.runs.judging import Verdict
+from weft.runs.endings import EndingVerdict
 from weft.runs.model import Ending, NewRun, Retry, RunSpec
 
 HEALTHY = "healthy"
@@ -64,13 +65,15 @@ RED = Size(runs=200, killers=1, rounds=1, patience_seconds=15.0)
 
 def endless() -> None:
     """Red control: there is always one more attempt."""
-    judge = endings.judge  # type: ignore[attr-defined]
+    judge = endings.judge
 
-    def forgiving(ending: Ending, *, retry: Retry, **counts: Any) -> Verdict:
-        verdict: Verdict = judge(ending, retry=msgspec.structs.replace(retry, count=10**9, losses=10**9), **counts)
+    def forgiving(ending: Ending, *, retry: Retry, **counts: Any) -> EndingVerdict:
+        verdict: EndingVerdict = judge(
+            ending, retry=msgspec.structs.replace(retry, count=10**9, losses=10**9), **counts
+        )
         return verdict
 
-    endings.judge = forgiving  # type: ignore[attr-defined]
+    endings.judge = forgiving
 
 
 def healthy(size: Size) -> NewRun:
@@ -79,7 +82,7 @@ def healthy(size: Size) -> NewRun:
 
 
 def poison(task: str) -> NewRun:
-    spec = RunSpec(spec={"script": SCRIPTS[task]}, retry=RETRY, timeout_seconds=1.0, grace_seconds=0.5)
+    spec = RunSpec(spec={"script": SCRIPTS[task]} | UNSANDBOXED, retry=RETRY, timeout_seconds=1.0, grace_seconds=0.5)
     return NewRun(project="default", task=task, kind="shell", spec=spec)
 
 
@@ -112,6 +115,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
             cluster.serve("serve", red=patch)
             workers = [cluster.worker(f"w{number}", red=patch) for number in range(size.workers)]
             await cluster.ready(app)
+            await allow_unsandboxed(app)
             await observe(report, app, size, workers)
     return report
 

@@ -197,10 +197,10 @@ async def nothing_left(report: Report, name: str, cluster: Cluster) -> None:
 
 def store_what_comes() -> None:
     """Red control: every batch is stored behind the one before, also one that was stored already."""
-    from weft.items.model import Harvest
-    from weft.items.tally import Tally as Counted
+    from weft.items.collector import AttemptTally as Counted
+    from weft.items.model import ItemBatch
 
-    def take(self: Counted, harvest: Harvest, lines: Sequence[Any]) -> int:
+    def take(self: Counted, harvest: ItemBatch, lines: Sequence[Any]) -> int:
         self.fresh += [(seq, read) for seq, read in enumerate(lines, self.next_seq) if read is not None]
         self.next_seq += len(lines)
         return harvest.first + len(lines)

@@ -182,7 +182,9 @@ def bucket_at(line: Proxy, bucket: str) -> str:
 
 def table_at(url: str) -> str:
     parts = urlsplit(url)
-    return f"postgresql://{parts.username}:{{{{secret:TABLE}}}}@{parts.hostname}:{parts.port}{parts.path}/items"
+    return (
+        f"postgresql://{parts.username}:{{{{secret:TABLE}}}}@{parts.hostname}:{parts.port}{parts.path}/items?rows=items"
+    )
 
 
 async def stored(app: App) -> Found:
@@ -221,13 +223,13 @@ def die_between() -> None:
     """Now and then this process dies when items have been sent, and before that is written down."""
     from weft.items import destination_store
 
-    arrived = destination_store.arrived
+    arrived = destination_store.confirm
 
     def unlucky(*known: Any) -> bool:
         die_now_and_then()
         return arrived(*known)
 
-    destination_store.arrived = unlucky  # type: ignore[assignment]
+    destination_store.confirm = unlucky  # type: ignore[assignment]
 
 
 def strike_off_first() -> None:
@@ -239,7 +241,7 @@ def strike_off_first() -> None:
 
     async def careless(self: Deliverer, destination: Any, stretch: Any) -> None:
         count = stretch.last - stretch.first + 1
-        await self._db.transact(lambda tx: destination_store.arrived(tx, destination.id, stretch, count, self._clock()))
+        await self._db.transact(lambda tx: destination_store.confirm(tx, destination.id, stretch, count, self._clock()))
         die_now_and_then()
         await deliver(self, destination, stretch)
 

@@ -31,7 +31,7 @@ from weft.clock import SECOND, Moment, moment, seconds
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.errors import DatabaseDown
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
 
@@ -198,7 +198,7 @@ async def observe(
 ) -> None:
     began, planned = time.monotonic(), plan(size.schedules)
     async with cluster.app(lambda: START) as app:
-        await app.tasks.apply(Wanted(tuple(each.task for each in planned)))
+        await app.tasks.apply(DesiredState(tuple(each.task for each in planned)))
         if red:
             await app.db.transact(lambda tx: tx.execute(text("ALTER TABLE ticks DROP CONSTRAINT ticks_pkey")))
         scene = Scene(cluster, app, size, server, red)

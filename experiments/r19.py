@@ -169,8 +169,8 @@ def stored_pages(tx: Transaction) -> list[str]:
 
 def give_once() -> None:
     """Red control: what is given out is done at once, so that nobody gets it again when its holder dies."""
-    from weft.crawl_ports import HostLease, Kept, Turn, Turned
     from weft.crawls.sql_frontier import SqlFrontier
+    from weft.ports import HostLease, Kept, Turn, Turned
 
     given_by = SqlFrontier.turn
 

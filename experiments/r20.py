@@ -2,7 +2,8 @@
 
 Worker processes ask hosts as often as limits in Redis let them; the hosts note each arrival. Meanwhile Redis is
 emptied, workers are paused, and the primary is cut off together with a third of the workers while a replica that lacks
-its last writes takes over. No host may see more than ``rate × time + burst`` in any span, nor more at once than it
+its last writes takes over. Remote workers ask some of the hosts as well, through two gateways, one on either side, and
+lose these for a while. No host may see more than ``rate × time + burst`` in any span, nor more at once than it
 allows, and for a full delay after each time at which Redis may have forgotten something nobody may come at all. The
 only excess that is allowed is one request for each line of a worker that was paused between its check and its request.
 Red controls: a limiter that opens where Redis is away, and a primary that goes on granting beside its successor.
@@ -16,20 +17,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from experiments.limited import Arrival, Hosts, key_of, rates
-from experiments.proxy import Proxy
+from experiments.limited import LONGEST_TRAVEL_SECONDS, Arrival, Hosts, key_of, rates
+from experiments.proxy import Fault, Proxy
 from experiments.report import Report, Tally
 from tests import servers
 from tests.waiting import eventually
+from tests.workers.far_away import gateway
 from weft.adapters.brokers.resp import Address, Connection
 from weft.adapters.limiters.redis import FRESH_SECONDS, PREFIX
-from weft.adapters.limiters.script import SETTLE_SECONDS
+from weft.adapters.limiters.redis_script import SETTLE_SECONDS
 from weft.adapters.registry import open_limiter
-from weft.crawl_ports import Grant, Rate
+from weft.app import open_app
+from weft.config import Config
+from weft.ports import Grant, Rate
 
 OPEN = "r20:fail_open"
 HELD_UP_SECONDS = 0.1
@@ -41,7 +47,9 @@ TOLERANCE = 1e-3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     workers: int
+    remote: int
     hosts: int
+    """The remote workers ask the second half of them."""
     lines: int
     slowest: float
     fastest: float
@@ -54,17 +62,33 @@ class Size:
 
 
 FULL = Size(
-    workers=100, hosts=50, lines=8, slowest=0.2, fastest=20.0, paused=10, calm_seconds=600.0, cut_seconds=60.0,
-    requests=100_000,
+    workers=100, remote=30, hosts=50, lines=8, slowest=0.2, fastest=20.0, paused=10, calm_seconds=600.0,
+    cut_seconds=60.0, requests=100_000,
 )  # fmt: skip
 REDUCED = Size(
-    workers=5, hosts=6, lines=8, slowest=4.0, fastest=20.0, paused=1, calm_seconds=1.0, cut_seconds=1.0, requests=40
+    workers=5,
+    remote=3,
+    hosts=6,
+    lines=8,
+    slowest=4.0,
+    fastest=20.0,
+    paused=1,
+    calm_seconds=1.0,
+    cut_seconds=1.0,
+    requests=40,
 )
 
 
 def fail_open() -> None:
     """Let everybody through while Redis is away."""
     from weft.adapters.limiters.redis import RedisLimiter
+    from weft.workers.remote.protocol import RemoteProtocol
+
+    permit = RemoteProtocol.permit
+
+    async def anyhow(self: RemoteProtocol, *asked: Any) -> Grant:
+        grant = await permit(self, *asked)
+        return Grant(True) if grant.degraded else grant
 
     async def everything(self: RedisLimiter, *_: object) -> Grant:
         return Grant(True, epoch=self._epoch)
@@ -72,6 +96,7 @@ def fail_open() -> None:
     RedisLimiter._share = everything  # type: ignore[method-assign,assignment]
     RedisLimiter.hold = everything  # type: ignore[method-assign,assignment]
     RedisLimiter.holds = lambda self, grant: True  # type: ignore[method-assign]
+    RemoteProtocol.permit = anyhow  # type: ignore[method-assign,assignment]
 
 
 async def experiment(*, full: bool = False, red: bool = False) -> Report:
@@ -100,6 +125,8 @@ class Scene:
     began: list[float] = field(default_factory=list)
     """When Redis last knew everything, again and again."""
     paused: int = 0
+    lines: list[Proxy] = field(default_factory=list)
+    """Those to the gateways."""
     rates: list[Rate] = field(default_factory=list)
     stack: ExitStack = field(default_factory=ExitStack)
 
@@ -111,9 +138,14 @@ class Scene:
             for replica in (heir, second):
                 await told(replica, "REPLICAOF", "127.0.0.1", primary.port)
             await eventually(lambda: has_replicas(primary, 2))
-            async with Hosts(size.hosts) as hosts, Proxy(primary.port) as near, Proxy(primary.port) as far:
+            async with (
+                Hosts(size.hosts) as hosts,
+                Proxy(primary.port) as near,
+                Proxy(primary.port) as far,
+                self._remote(hosts, near, far) as remote,
+            ):
                 await self._set(primary)
-                workers = self._start(hosts, near, far)
+                workers = [*self._start(hosts, near, far), *remote]
                 await self._suffer(workers, (primary, heir, second), near)
                 for worker in workers:
                     worker.kill()
@@ -129,15 +161,37 @@ class Scene:
         """Every third worker is far: on another line to Redis, which will be cut off with the old primary."""
         size = self.size
         return [
-            self._worker((far if place % 3 == 2 else near).port, hosts.port, list(range(size.hosts)))
+            self._worker(
+                {"limiter": self._limiter((far if place % 3 == 2 else near).port)}, hosts.port, list(range(size.hosts))
+            )
             for place in range(size.workers)
         ]
 
-    def _worker(self, redis_port: int, port: int, hosts: Sequence[int]) -> subprocess.Popen[bytes]:
-        limiter = f"redis://127.0.0.1:{redis_port}/0{self.options}"
-        order = json.dumps({"limiter": limiter, "port": port, "hosts": hosts, "lines": self.size.lines})
+    @asynccontextmanager
+    async def _remote(self, hosts: Hosts, near: Proxy, far: Proxy) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
+        """Workers that reach a gateway and nothing else: every third the one that will be cut off with the primary."""
+        async with AsyncExitStack() as stack:
+            folder = stack.enter_context(TemporaryDirectory())
+            orders = []
+            for redis in (near, far):
+                app = await open_app(Config(data_dir=folder, port=0, limiter=self._limiter(redis.port)))
+                stack.push_async_callback(app.close)
+                address = await stack.enter_async_context(gateway(app))
+                self.lines.append(await stack.enter_async_context(Proxy(int(address.rpartition(":")[2]))))
+            for number in range(self.size.remote):
+                _, key = await app.keys.create(f"far-{number}", {}, by="r20", kind="worker")
+                line = self.lines[number % 3 == 2]
+                orders.append({"gateway": f"http://127.0.0.1:{line.port}", "key": key, "name": f"far-{number}"})
+            shared = list(range(self.size.hosts // 2, self.size.hosts))
+            yield [self._worker(order, hosts.port, shared) for order in orders]
+
+    def _limiter(self, redis_port: int) -> str:
+        return f"redis://127.0.0.1:{redis_port}/0{self.options}"
+
+    def _worker(self, order: dict[str, str], port: int, hosts: Sequence[int]) -> subprocess.Popen[bytes]:
+        told = json.dumps(order | {"port": port, "hosts": hosts, "lines": self.size.lines})
         begin = ["experiments.red", self.red] if self.red else []
-        command = [sys.executable, "-m", *begin, "experiments.limited", order]
+        command = [sys.executable, "-m", *begin, "experiments.limited", told]
         return self.stack.enter_context(
             subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # they end when we do
         )
@@ -162,7 +216,12 @@ class Scene:
         for worker in workers[: self.size.paused]:
             self.paused += 1
             worker.send_signal(signal.SIGSTOP)
+        for line in self.lines:
+            line.strike(Fault.SILENT)
         await asyncio.sleep(self.size.calm_seconds / 2)
+        for line in self.lines:
+            line.mend()
+            line.hang_up()
         for worker in workers[: self.size.paused]:
             worker.send_signal(signal.SIGCONT)
         await asyncio.sleep(self.size.calm_seconds)
@@ -188,10 +247,13 @@ class Scene:
     def _judge(self, arrivals: Sequence[Sequence[Arrival]], seconds: float) -> None:
         asked = sum(len(each) for each in arrivals)
         over = sum(excess(each, rate) for each, rate in zip(arrivals, self.rates, strict=True))
-        crowded = sum(crowding(each, rate) for each, rate in zip(arrivals, self.rates, strict=True))
+        own = slice(0, self.size.hosts // 2)  # permits of remote workers are not about how many are under way
+        crowded = sum(crowding(each, rate) for each, rate in zip(arrivals[own], self.rates[own], strict=True))
+        # A remote worker knows the moment of a place as exactly as its question and answer take equally long.
+        off = [TOLERANCE] * own.stop + [LONGEST_TRAVEL_SECONDS / 2] * (self.size.hosts - own.stop)
         early = sum(
-            too_early(each, rate, began)
-            for each, rate in zip(arrivals, self.rates, strict=True)
+            too_early(each, rate, began, how_far)
+            for each, rate, how_far in zip(arrivals, self.rates, off, strict=True)
             for began in self.began
         )
         tolerated = self.paused * self.size.lines
@@ -203,6 +265,9 @@ class Scene:
         report.expect(over <= tolerated, f"{name}: {over} requests over the limit of their host")
         report.expect(crowded <= tolerated, f"{name}: {crowded} requests beside more than their host allows at once")
         report.expect(early == 0, f"{name}: {early} requests while nobody knew what was left")
+        remote = sum(arrival.is_remote for each in arrivals for arrival in each)
+        report.note(f"{name}: {remote} of them by remote workers")
+        report.expect(remote >= self.size.remote, f"{name}: only {remote} requests of remote workers were made")
         report.expect(asked >= self.size.requests, f"{name}: only {asked} requests were made")
 
 
@@ -229,10 +294,10 @@ def crowding(arrivals: Sequence[Arrival], rate: Rate) -> int:
     return crowded
 
 
-def too_early(arrivals: Sequence[Arrival], rate: Rate, began: float) -> int:
+def too_early(arrivals: Sequence[Arrival], rate: Rate, began: float, off: float = TOLERANCE) -> int:
     """Requests between the moment when every place from before is void and the first that may be granted."""
     since, until = began + FRESH_SECONDS + HELD_UP_SECONDS, began + SETTLE_SECONDS + 1 / rate.per_second
-    return sum(since < each.at < until - TOLERANCE for each in arrivals)
+    return sum(since < each.at < until - off for each in arrivals)
 
 
 async def told(server: servers.Server, *command: str | int) -> object:

@@ -20,8 +20,8 @@ from pathlib import Path
 from experiments.answering import Answering, Asked, Said, html
 from experiments.clerk import clerk_in, crawler
 from experiments.report import Report, Tally
-from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness
-from weft.crawls.robots import LARGEST, Rules
+from weft.crawl_spec import CrawlSpec, FetchingSpec, OutputSpec, PolitenessSpec
+from weft.crawler.robots import LARGEST_ROBOTS, RobotsRules
 from weft.db.database import open_database
 from weft.db.migrate import migrate
 
@@ -124,7 +124,7 @@ async def experiment(*, full: bool = False, red: bool = False) -> Report:
 async def obeyed(report: Report, scene: str, patch: str) -> None:
     """Rules that are hard to get or to read count, and where there are none everything may be fetched."""
     began, hosts = time.monotonic(), Hosts({**OBEYED, **OPEN}, 1)
-    site = await crawled(hosts, Fetching(retries=2, deadline_seconds=20.0), patch=patch)
+    site = await crawled(hosts, FetchingSpec(retries=2, deadline_seconds=20.0), patch=patch)
     fine = 0
     for kind, address in hosts.addresses.items():
         paths = site.paths(address)
@@ -137,7 +137,7 @@ async def obeyed(report: Report, scene: str, patch: str) -> None:
     report.expect(times[1] - times[0] >= RETRY_AFTER, f"busy: asked again after {times[1] - times[0]:.2f} s")
     redirects = [path for path in site.paths(hosts.addresses["six redirects"]) if path.startswith("/robots.txt")]
     report.expect(len(redirects) == 6, f"six redirects: {len(redirects)} requests for robots.txt")
-    report.note(f"of an endless robots.txt the first {LARGEST >> 10} KiB counted")
+    report.note(f"of an endless robots.txt the first {LARGEST_ROBOTS >> 10} KiB counted")
     count = len(hosts.addresses)
     report.add(scene, Tally(attempted=count, acknowledged=count, ok=fine, seconds=time.monotonic() - began))
 
@@ -145,7 +145,7 @@ async def obeyed(report: Report, scene: str, patch: str) -> None:
 async def closed(report: Report, scene: str) -> None:
     """Where robots.txt cannot be read nothing is fetched."""
     began, hosts = time.monotonic(), Hosts(CLOSED, 101)
-    site = await crawled(hosts, Fetching(retries=0, deadline_seconds=2.0))
+    site = await crawled(hosts, FetchingSpec(retries=0, deadline_seconds=2.0))
     fine = 0
     for kind, address in hosts.addresses.items():
         paths = [path for path in site.paths(address) if path != "/robots.txt"]
@@ -168,9 +168,9 @@ async def changed(report: Report, scene: str) -> None:
         following = int(number) + 1 if number.isdigit() else 0
         return html(f"{FORBIDDEN}{following}", title=asked.path, text=f"{asked.path} {following * 7919} " * 40)
 
-    polite = Politeness(delay_seconds=0.02, robots_seconds=AGE_SECONDS, adaptive=False)
+    polite = PolitenessSpec(delay_seconds=0.02, robots_seconds=AGE_SECONDS, adaptive=False)
     hosts = Hosts({"changed": lambda asked, number: Said()}, 201)
-    site = await crawled(hosts, Fetching(), politeness=polite, answer=answer)
+    site = await crawled(hosts, FetchingSpec(), politeness=polite, answer=answer)
     late = [asked for asked in site.log if asked.path.startswith(FORBIDDEN)]
     last = max((asked.at - moment[0] for asked in late), default=0.0)
     report.expect(bool(late), "changed: nothing was fetched before the rules changed, so that nothing is shown")
@@ -181,9 +181,9 @@ async def changed(report: Report, scene: str) -> None:
 
 async def crawled(
     hosts: Hosts,
-    fetching: Fetching,
+    fetching: FetchingSpec,
     *,
-    politeness: Politeness | None = None,
+    politeness: PolitenessSpec | None = None,
     answer: Callable[[Asked], Said] | None = None,
     patch: str = "",
 ) -> Answering:
@@ -195,9 +195,9 @@ async def crawled(
         spec = CrawlSpec(
             urls=tuple(site.url("/", address) for address in addresses),
             follow=True,
-            politeness=politeness or Politeness(delay_seconds=0.01, adaptive=False),
+            politeness=politeness or PolitenessSpec(delay_seconds=0.01, adaptive=False),
             fetching=fetching,
-            keeping=Keeping(warc=False),
+            keeping=OutputSpec(warc=False),
         )
         await stack.enter_async_context(clerk_in(folder, new_database(folder), spec))
         process = await stack.enter_async_context(crawler(folder, spec, patch))
@@ -216,4 +216,4 @@ def new_database(folder: Path) -> str:
 
 def read_and_ignore() -> None:
     """The red control: robots.txt is fetched and read, and then everything is allowed."""
-    Rules.allows = lambda self, url: True  # type: ignore[method-assign]
+    RobotsRules.allows = lambda self, url: True  # type: ignore[method-assign]

@@ -24,10 +24,9 @@ from experiments.answering import Answering, Asked, Said
 from experiments.clerk import Clerk, clerk_in, crawler
 from experiments.r21 import new_database
 from experiments.report import Report, Tally
-from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness
-from weft.crawl_spec import Traps as TrapSpec
-from weft.crawls.reasons import sentence
-from weft.crawls.traps import Traps
+from weft.crawl_spec import CrawlSpec, FetchingSpec, OutputSpec, PolitenessSpec, TrapSpec
+from weft.crawler.reasons import describe_reason
+from weft.crawler.traps import TrapDetector
 
 RED = "r22:look_away"
 HONEST = "127.0.22.1"
@@ -202,7 +201,7 @@ def judge(report: Report, size: Size, seen: Seen, alone: Seen | None) -> None:
         report.expect(bool(told & TRAPS[kind][1]), f"{kind}: only {sorted(told)} was told of it")
         for each in seen.clerk.skips:
             if each.host.startswith(f"{address}:") and each.is_trap and each.pattern:
-                report.note(f"{kind}: {asked} requests; {sentence(each.reason, pattern=each.pattern)}")
+                report.note(f"{kind}: {asked} requests; {describe_reason(each.reason, pattern=each.pattern)}")
                 break
     missing = size.honest - len(seen.honest() - {"/0"})
     report.expect(missing == 0, f"{missing} pages of the honest host are missing")
@@ -224,10 +223,10 @@ async def crawled(size: Size, addresses: list[str], patch: str = "") -> Seen:
         spec = CrawlSpec(
             urls=tuple(site.url("/", address) for address in addresses),
             follow=True,
-            politeness=Politeness(delay_seconds=size.delay, adaptive=False),
-            fetching=Fetching(at_once=len(addresses)),
+            politeness=PolitenessSpec(delay_seconds=size.delay, adaptive=False),
+            fetching=FetchingSpec(at_once=len(addresses)),
             traps=TrapSpec(links_per_page=size.links_per_page),
-            keeping=Keeping(warc=False, links=False),
+            keeping=OutputSpec(warc=False, links=False),
         )
         clerk = await stack.enter_async_context(clerk_in(folder, new_database(folder), spec))
         process = await stack.enter_async_context(crawler(folder, spec, patch))
@@ -261,10 +260,10 @@ def _peak(pid: int) -> int:
 
 def look_away() -> None:
     """The red control: no address and no page is taken for a trap, and redirects are followed for ever."""
-    from weft.crawls import visits
-    from weft.crawls.carried import Carried
+    from weft.crawler import visits
+    from weft.crawler.messages import UrlMetadata
 
-    Traps.refuses = lambda self, url: None  # type: ignore[method-assign]
-    Traps.saw = lambda self, url, page: None  # type: ignore[method-assign]
-    Traps.trap_of = lambda self, url: None  # type: ignore[method-assign]
-    visits.Carried = lambda hops=0, *rest, **named: Carried(0, *rest, **named)  # type: ignore[attr-defined, assignment]
+    TrapDetector.refuses = lambda self, *_, **__: None  # type: ignore[method-assign]
+    TrapDetector.saw = lambda self, url, page: None  # type: ignore[method-assign]
+    TrapDetector.trap_of = lambda self, url: None  # type: ignore[method-assign]
+    visits.UrlMetadata = lambda hops=0, *rest, **named: UrlMetadata(0, *rest, **named)  # type: ignore[attr-defined, assignment]

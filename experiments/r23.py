@@ -139,9 +139,9 @@ def never_poll() -> None:
     async def listen(self: Any, queues: list[str]) -> None:
         while True:
             try:
-                if await self._broker.wait(queues, self._habits.poll_seconds):
+                if await self._broker.wait(queues, self._options.poll_seconds):
                     return
             except BrokerDown:
-                await asyncio.sleep(self._habits.poll_seconds)
+                await asyncio.sleep(self._options.poll_seconds)
 
     Worker._listen = listen  # type: ignore[method-assign]

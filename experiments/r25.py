@@ -29,7 +29,7 @@ from tests.servers.server import free_port
 from tests.waiting import eventually
 from weft.access.model import Role as Grant
 from weft.app import App
-from weft.workers.link import Link
+from weft.workers.remote.client import RemoteWorkerClient
 
 RED, HURRIED = "r25:without_deadlines", "r25:hurry"
 NEAR, FAR = "near", "far"
@@ -98,22 +98,22 @@ SHOWING = replace(
 def hurry() -> None:
     """Shorter deadlines, so that what takes a minute takes seconds."""
     from weft.db import server
-    from weft.webhooks import courier
+    from weft.webhooks import sender
 
-    once: Any = Link._once
+    once: Any = RemoteWorkerClient._once
 
-    async def soon(self: Link, *words: Any) -> Any:
+    async def soon(self: RemoteWorkerClient, *words: Any) -> Any:
         return await once(self, *words[:-1], min(words[-1], HURRIED_SECONDS))
 
-    Link._once = soon  # type: ignore[method-assign, assignment]
-    server.TRANSACTION_SECONDS, courier.ANSWER_SECONDS = HURRIED_SECONDS, HURRIED_SECONDS  # type: ignore[assignment]
+    RemoteWorkerClient._once = soon  # type: ignore[method-assign, assignment]
+    server.TRANSACTION_SECONDS, sender.ANSWER_SECONDS = HURRIED_SECONDS, HURRIED_SECONDS  # type: ignore[assignment]
     server.CONNECT["postgresql"]["connect_timeout"] = 2
 
 
 def without_deadlines() -> None:
     """Red control: who waits for the database waits for ever."""
     from weft.db import server
-    from weft.db.watch import Watch
+    from weft.db.server import Watch
 
     hurry()
     Watch._shut_down = lambda self, connection: None  # type: ignore[method-assign]
@@ -221,11 +221,11 @@ async def start(cluster: Cluster, app: App, size: Size, proxies: dict[str, Proxy
     }
     port = proxies[GATEWAY].target
     cluster.start("serve", ["weft", "serve", "--port", str(port)], red=size.patch, **through)
-    cluster.start(NEAR, ["weft", "worker", "--name", NEAR, "--labels", NEAR], red=size.patch, **through)
+    cluster.start(NEAR, ["weft", "worker", "--name", NEAR, "--label", NEAR], red=size.patch, **through)
     _, token = await app.keys.create("join", {}, by="r25", kind="join")
     address = ["--connect", f"http://127.0.0.1:{proxies[GATEWAY].port}", "--token", token]
     nothing_else: dict[str, Any] = {"database": None, "broker": None, "data_dir": cluster.folder / FAR}
-    words = ["weft", "worker", "--name", FAR, "--labels", FAR, *address]
+    words = ["weft", "worker", "--name", FAR, "--label", FAR, *address]
     cluster.start(FAR, words, red=size.patch, **nothing_else)
 
     async def have_joined() -> bool:

@@ -26,7 +26,7 @@ from tests.waiting import eventually
 from weft.access.model import Role as Grant
 from weft.app import App
 from weft.clock import Moment, now, seconds
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import ProjectSettings
 
 RED = "r30:without_limits"
@@ -166,7 +166,7 @@ async def overload(report: Report, name: str, database: str, size: Size, *, red:
 async def invite(app: App) -> dict[str, str]:
     """A project with a bounded queue for each tenant, and a key that is good for it alone."""
     projects = (ABUSER, *OTHERS)
-    await app.tasks.apply(Wanted((), {each: ProjectSettings(max_queued=MOST_QUEUED) for each in projects}))
+    await app.tasks.apply(DesiredState((), {each: ProjectSettings(max_queued=MOST_QUEUED) for each in projects}))
     return {each: (await app.keys.create(each, {each: Grant.DEVELOPER}, by="experiment"))[1] for each in projects}
 
 
@@ -259,12 +259,11 @@ def judge_answers(report: Report, name: str, seen: Figures, allowed: set[str]) -
 
 def without_limits() -> None:
     """Let a gateway take whatever comes: no rate, no places, no bound of a queue."""
-    from weft.api.places import Places
-    from weft.api.rates import Rates
+    from weft.http.limits import ConcurrencyLimit, RateLimit
     from weft.runs.runs import Runs
 
-    take_rates, take_places = Rates.__init__, Places.__init__
+    take_rates, take_places = RateLimit.__init__, ConcurrencyLimit.__init__
 
-    Rates.__init__ = lambda self, *_: take_rates(self, 0.0)  # type: ignore[method-assign]
-    Places.__init__ = lambda self, _, *more: take_places(self, 0, *more)  # type: ignore[method-assign]
+    RateLimit.__init__ = lambda self, *_: take_rates(self, 0.0)  # type: ignore[method-assign]
+    ConcurrencyLimit.__init__ = lambda self, _, *more: take_places(self, 0, *more)  # type: ignore[method-assign]
     Runs._check_bounds = lambda *_: None  # type: ignore[method-assign]

@@ -22,11 +22,11 @@ from experiments.misbehaving import ROGUES, Rogue, bad_run, deploy, good_run
 from experiments.report import Report, Tally
 from tests.servers.processes import residents
 from tests.waiting import eventually
-from weft.adapters.executors._marks import Census, mark_of
-from weft.adapters.executors._overseer import sweep_run
+from weft.adapters.executors._process_groups import TaggedProcesses, tag_of
+from weft.adapters.executors._resource_monitor import sweep_run
 from weft.app import App
 from weft.runs.model import ENDED, NewRun, Run
-from weft.workers.folder import place_of_runs
+from weft.workers.work_dir import place_of_runs
 
 RED = "r31:look_away"
 WORKER = "w1"
@@ -67,7 +67,7 @@ REDUCED = Size(levels=IN_SHORT, together=6, beside=2, control=6, slower=4.0)
 """Several bad runs at a time, on two cores that others use too: good ones may take four times as long."""
 FULL = Size(levels={"L1": ROGUES * 3, "L2": ROGUES}, together=1, beside=4, control=40, slower=1.25)
 SHOWING = Size(
-    levels={"L1": some("forks", "daemon", "hangs")}, together=3, beside=1, control=2, slower=100.0, patience=4.0
+    levels={"L1": some("forks", "daemon", "hangs")}, together=3, beside=1, control=2, slower=100.0, patience=12.0
 )
 
 
@@ -164,8 +164,8 @@ class Scene:
         return Use.of(self._worker.pid).files - before.files
 
     def _left(self, folders: Sequence[Path]) -> list[str]:
-        census = Census()
-        carriers = {pid for folder in folders for pid in census.carriers(mark_of(folder))}
+        census = TaggedProcesses()
+        carriers = {pid for folder in folders for pid in census.carriers(tag_of(folder))}
         working = {pid for folder in folders for pid in residents(str(folder))}
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         return [
@@ -203,15 +203,15 @@ def _median_seconds(runs: Sequence[Run]) -> float:
 
 def look_away() -> None:
     """Red control: no limit of a run as a whole is watched, and what it leaves behind is nobody's."""
-    from weft.adapters.executors import _seeing
-    from weft.adapters.executors._overseer import Overseer
+    from weft.adapters.executors import _supervised
+    from weft.adapters.executors._resource_monitor import ResourceMonitor
 
-    async def watch(self: Overseer) -> tuple[str, str]:
+    async def watch(self: ResourceMonitor) -> tuple[str, str]:
         await asyncio.Event().wait()
         raise AssertionError
 
     async def sweep(folder: Path) -> int:
         return 0
 
-    Overseer.watch = watch  # type: ignore[method-assign]
-    _seeing.sweep_run = sweep  # type: ignore[attr-defined]
+    ResourceMonitor.watch = watch  # type: ignore[method-assign]
+    _supervised.sweep_run = sweep  # type: ignore[attr-defined]

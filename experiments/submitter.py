@@ -3,8 +3,8 @@
     python -m experiments.submitter --name c1 --history FILE [--hands 4] [--rate 50] [--sleep 0.2] [--gateways URL,URL]
 
 It works on the database itself, or through gateways with the key in WEFT_EXPERIMENT_KEY. Each of its hands waits for
-an answer before it submits again. Where the database is away it tries the same key until there is an answer. SIGTERM
-ends the client after the next answers.
+an answer before it submits again. Where the database is away, or with --patient=1 every gateway, it tries the same key
+until there is an answer. SIGTERM ends the client after the next answers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from experiments.gateways import Gateways
 from experiments.history import History
 from weft.app import App
 from weft.cli.processes import open_when_ready
-from weft.errors import DatabaseDown
+from weft.config import load
+from weft.errors import DatabaseDown, GatewayDown
 from weft.runs.model import NewRun, Retry, RunSpec
-from weft.settings import load
 
 TASK = "experiment"
 """The task that the runs of clients are under; the checker looks at no others."""
@@ -38,8 +38,11 @@ MANY = 100
 class Client:
     """One client's submits and what it saw of them."""
 
-    def __init__(self, app: App | Gateways, name: str, history: History, sleep_seconds: float) -> None:
+    def __init__(
+        self, app: App | Gateways, name: str, history: History, sleep_seconds: float, *, patient: bool = False
+    ) -> None:
         self._app, self._history = app, history
+        self._passing = (DatabaseDown, GatewayDown) if patient else (DatabaseDown,)
         self._life = f"{name}-{os.urandom(4).hex()}"
         self._numbers = itertools.count()
         self._spec = {"sleep_seconds": sleep_seconds} if sleep_seconds else {}
@@ -60,7 +63,7 @@ class Client:
         while True:
             try:
                 answer = (await self._app.runs.submit([new]))[0]
-            except DatabaseDown:
+            except self._passing:
                 self._history.down(key)
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception as problem:  # a client must live to tell what weft should never have said
@@ -86,8 +89,8 @@ def new_run(key: str, spec: dict[str, float]) -> NewRun:
 async def main(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = await reached(options.gateways)
-    client = Client(app, options.name, History(options.history), options.sleep)
+    app = await reached(options.gateways, patient=options.patient)
+    client = Client(app, options.name, History(options.history), options.sleep, patient=options.patient)
     hands = [client.submit_until(stopped, options.rate / options.hands) for _ in range(options.hands)]
     await asyncio.gather(*hands)
     await app.close()
@@ -95,8 +98,11 @@ async def main(options: argparse.Namespace) -> None:
         sys.stdout.write(f"{AGAIN} {app.again}\n")
 
 
-async def reached(gateways: str) -> App | Gateways:
-    return Gateways(gateways.split(","), os.environ[KEY]) if gateways else await open_when_ready(load().config)
+async def reached(gateways: str, *, patient: bool) -> App | Gateways:
+    """Where to submit; a patient client counts the first answer, and looks at nothing beside."""
+    if gateways:
+        return Gateways(gateways.split(","), os.environ[KEY], looks=not patient)
+    return await open_when_ready(load().config)
 
 
 def parse() -> argparse.Namespace:
@@ -107,6 +113,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=0.0, help="submits a second; 0 for as fast as they are answered")
     parser.add_argument("--sleep", type=float, default=0.0, help="how long each run takes, in seconds")
     parser.add_argument("--gateways", default="", help="addresses of gateways, separated by commas")
+    parser.add_argument("--patient", type=bool, default=False, help="whether gateways may all be away for a while")
     return parser.parse_args()
 
 

@@ -18,11 +18,11 @@ from weft.app import open_app
 from weft.cli.processes import on_stop, settings
 from weft.clock import Moment
 from weft.config import Config
-from weft.equipment import me
 from weft.loops import every, repeat
 from weft.tasks import store
 from weft.tasks.leader import Leader
 from weft.tasks.scheduler import Scheduler
+from weft.worker_setup import me
 
 LOOK_SECONDS = 0.05
 

@@ -5,28 +5,29 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from weft.projects.checking import Checked, Checker
-from weft.projects.formats import Layout
+from weft.projects.checker import CheckedCode, CodeChecker
+from weft.projects.layout import CodeLayout
 
-_known: dict[tuple[str, Layout], Checked] = {}
+_known: dict[tuple[str, CodeLayout, str], CheckedCode] = {}
 
 
 @pytest.fixture
 def remembered_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For tests of what follows a check; what is rejected is checked each time."""
-    check = Checker.check
+    check = CodeChecker.check
 
-    async def remembered(checker: Checker, folder: Path, layout: Layout) -> Checked:
-        key = _digest(folder), layout
+    async def remembered(checker: CodeChecker, folder: Path, layout: CodeLayout, **given: Any) -> CheckedCode:
+        key = _digest(folder), layout, str(sorted(given.items()))
         if key not in _known:
-            _known[key] = await check(checker, folder, layout)
+            _known[key] = await check(checker, folder, layout, **given)
         return _known[key]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checker, "check", remembered)
+        patch.setattr(CodeChecker, "check", remembered)
         yield
 
 

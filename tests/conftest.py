@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -85,6 +86,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     TEST_RUN.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where what is started for many tests notes that it runs: not where the user's own weft does."""
+    place = tmp_path_factory.getbasetemp() / "state"
+    os.environ["XDG_STATE_HOME"] = str(place / "of-all")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def own_state(state_of_all: Path) -> None:
+    """No command of a test finds a weft that another test, or the user, has started."""
+    os.environ["XDG_STATE_HOME"] = str(state_of_all / uuid4().hex)  # it is made when something is noted there
 
 
 @pytest.hookimpl(trylast=True)

@@ -27,7 +27,7 @@ import pytest
 from tests.statement_recorder import Recorder, normalised, runs_on_any_database
 from tests.statement_sites import ROOT, function_at, written_sites
 
-ALWAYS = ("tests/contracts/", "tests/db/", "tests/runs/", "tests/tasks/")
+ALWAYS = ("tests/contracts/", "tests/counters/", "tests/db/", "tests/runs/", "tests/tasks/")
 DATABASES = ("sqlite", "postgres", "mariadb")
 SERVERS = DATABASES[1:]
 LIST = Path(__file__).with_suffix(".txt")
@@ -38,10 +38,10 @@ EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "src/weft/db/": (DATABASES, "differs between databases on purpose; tests/db always runs on all of them"),
     "src/weft/events.py:append": (("postgres",), ONE_STEP),
     "src/weft/events.py:_append_in_one_step": (("sqlite", "mariadb"), "is for PostgreSQL alone"),
-    "src/weft/runs/claim_store.py:take": (("postgres",), ONE_STEP),
-    "src/weft/runs/claim_store.py:_claim_all": (("postgres",), ONE_STEP),
-    "src/weft/runs/claim_store.py:_claim_for_many": (("postgres",), ONE_STEP),
-    "src/weft/runs/claim_store.py:_take_in_one_step": (("sqlite", "mariadb"), "is for PostgreSQL alone"),
+    "src/weft/runs/lease_store.py:take": (("postgres",), ONE_STEP),
+    "src/weft/runs/lease_store.py:_claim_all": (("postgres",), ONE_STEP),
+    "src/weft/runs/lease_store.py:_claim_for_many": (("postgres",), ONE_STEP),
+    "src/weft/runs/lease_store.py:_take_in_one_step": (("sqlite", "mariadb"), "is for PostgreSQL alone"),
 }
 """Folders, files and functions whose lines these databases need not execute, and why."""
 

@@ -40,11 +40,14 @@ def attempt(
     params: Mapping[str, Any] | None = None,
     grace_seconds: float = 10.0,
     code: ReadyCode | None = None,
+    env: Mapping[str, str] | None = None,
+    project: str = "shop",
+    secrets: tuple[str, ...] = (),
 ) -> Work:
     return Work(
         run_id=12,
         attempt=3,
-        project="shop",
+        project=project,
         task="prices",
         spec=spec,
         params=params or {},
@@ -54,5 +57,7 @@ def attempt(
         folder=folder,
         grace_seconds=grace_seconds,
         code=code,
+        env=env or {},
         allowed_networks=THIS_MACHINE,
+        secrets=secrets,
     )

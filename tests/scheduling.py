@@ -14,6 +14,7 @@ TOGETHER = (
     "tests/adapters/test_spider.py",
     "tests/cli/test_contexts.py",
     "tests/flows/test_behind_nginx.py",
+    "tests/flows/test_first_hour.py",
     "tests/scrapyd/",
 )
 """Tests of one file here run in one process, so that what they share (Scrapyd, gateways, a zygote) starts once."""

@@ -12,6 +12,9 @@ BOT_NAME = "shop"
 SPIDER_MODULES = ["shop.spiders"]
 """
 
+SHARED = SETTINGS + 'WEFT_WARM = "project"\n'
+"""The same, with modules that are imported once for all runs."""
+
 SPIDERS = """
 import asyncio
 import os

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event
 
 from tests.statement_sites import DATABASE_CODE, call_site
 from weft.db.database import Transaction
-from weft.db.plain import Ready
+from weft.db.prepared import Ready
 
 KINDS = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mariadb", "mariadb": "mariadb"}
 """A database as the tests name it, by SQLAlchemy's name for its dialect."""

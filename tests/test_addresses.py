@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from weft.addresses import CLOSED, METADATA, METADATA_V6, Guard, RefusedAddress
+from weft.address_guard import CLOSED, METADATA, METADATA_V6, Guard, RefusedAddress
 
 OPEN = [
     *("1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from tests.executing import attempt
 from weft.adapters.executors.shell import Command, environment
-from weft.config import Config, hidden
+from weft.cli.up import environment as handed_on
+from weft.config import Config, hidden, load
 from weft.errors import Misconfigured
-from weft.settings import load
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +125,7 @@ def test_a_variable_is_read_in_the_type_of_its_setting(name: str, text: str, val
         ("ALLOW_UNSAFE_DATABASE", "maybe", "WEFT_ALLOW_UNSAFE_DATABASE is 'maybe'; it must be true or false"),
         ("LOG_LEVEL", "loud", "log_level is 'loud'; it must be one of debug, info, warning, error"),
         ("LOG_FORMAT", "xml", "log_format is 'xml'; it must be one of auto, text, json"),
+        ("MIN_ISOLATION", "L3", "min_isolation is 'L3'; it must be one of empty, L0, L1, L2"),
         ("DATABASE", "oracle://h", "database is 'oracle://h'; it must start with one of sqlite:, postgresql:, mysql:"),
         ("DATABASE", "sqlite", "database is 'sqlite'; it must start with one of sqlite:, postgresql:"),
         ("DATABASE", "/var/lib/weft.db", "database is '/var/lib/weft.db'; it must start with one of sqlite:"),
@@ -134,6 +136,11 @@ def test_a_variable_is_read_in_the_type_of_its_setting(name: str, text: str, val
         ("WORKER_NAME", "../w1", "worker_name is '../w1'; it must be letters, digits, '.', '_' or '-', at most 100"),
         ("WORKER_NAME", "w" * 101, "at most 100"),
         ("HOST", "", "host is ''; it must be an address such as 127.0.0.1"),
+        ("TRUSTED_PROXIES", "*", "trusted_proxies is '*'; each must be an address, or a network such as 10.0.0.0/8"),
+        ("TRUSTED_PROXIES", "10.0.0.1, *", "each must be an address, or a network such as 10.0.0.0/8 or fd00::/8"),
+        ("TRUSTED_PROXIES", "10.0.0.1,0.0.0.0/1,128.0.0.0/1", "and none wider"),
+        ("TRUSTED_PROXIES", "::/0", "and none wider"),
+        ("TRUSTED_PROXIES", "nginx", "each must be an address"),
         ("COLOUR", "blue", "WEFT_COLOUR is not a setting of weft; `weft config` lists them"),
         ("", "x", "WEFT_ is not a setting of weft"),
         ("PORT_FILE_FILE", "x", "WEFT_PORT_FILE_FILE is not a setting of weft"),
@@ -144,7 +151,7 @@ def test_a_wrong_variable_stops_the_start_in_one_sentence(name: str, text: str, 
 
 
 def test_a_command_of_a_run_may_call_weft(tmp_path: Path) -> None:
-    told = environment(Command.of({"argv": ["weft", "runs", "list"]}), attempt(tmp_path, {}))
+    told = environment(Command.of({"argv": ["weft", "runs", "list"]}), attempt(tmp_path, {}), "L1")
     assert load(environment=told | {"WEFT_PORT": "7000"}).config.port == 7000
 
 
@@ -316,6 +323,58 @@ def test_urls_follow_the_data_directory_unless_they_are_set() -> None:
     assert shown["database"] == "sqlite:////d/weft.db"
 
 
+PLACES = [
+    ("data_dir", "d", "{}/d"),
+    ("data_dir", "./d/../e", "{}/d/../e"),
+    ("data_dir", "/d", "/d"),
+    ("destinations_dir", "out", "{}/out"),
+    ("destinations_dir", "", ""),
+    ("tls_certificate", "chain.pem", "{}/chain.pem"),
+    ("tls_key", "key.pem", "{}/key.pem"),
+    ("ca_file", "ca.pem", "{}/ca.pem"),
+    ("database", "sqlite:///d/weft.db", "sqlite:///{}/d/weft.db"),
+    ("database", "sqlite:////d/weft.db", "sqlite:////d/weft.db"),
+    ("database", "postgresql://db/weft", "postgresql://db/weft"),
+    ("broker", "local:bells", "local:{}/bells"),
+    ("broker", "memory:", "memory:"),
+    ("blobs", "file:./blobs", "file:{}/blobs"),
+    ("blobs", "file:///blobs", "file:///blobs"),
+    ("blobs", "s3://bucket/prefix", "s3://bucket/prefix"),
+]
+
+
+@for_each(("name", "given", "found"), PLACES)
+def test_every_path_is_absolute_from_where_it_was_given(
+    name: str, given: str, found: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, folder = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("of-the-file")
+    monkeypatch.chdir(here)
+    file = written(folder, f"{name} = '{given}'\n")
+    given_here = [load({name: given}, environment={}), load(environment={f"WEFT_{name.upper()}": given})]
+    for loaded_, place in [*((each, here) for each in given_here), (load(environment={}, file=file), folder)]:
+        assert getattr(loaded_.config, name) == found.format(place)
+        shown = {setting.name: setting.value for setting in loaded_.settings}
+        assert shown[name] == found.format(place) or not given
+    monkeypatch.chdir("/")
+    assert load(environment={}, file=Path(os.path.relpath(file))).config == load(environment={}, file=file).config
+
+
+def test_without_settings_everything_is_below_the_working_directory() -> None:
+    config, here = loaded(), Path.cwd()
+    assert config.folder == here / "weft-data"
+    assert config.database_url == f"sqlite:///{here}/weft-data/weft.db"
+    assert (config.broker_url, config.blobs_url) == (f"local:{here}/weft-data/doorbell", f"file:{here}/weft-data/blobs")
+
+
+def test_a_relative_path_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the working directory is gone" in refusal(data_dir="weft-data")
+    assert loaded(data_dir=str(tmp_path)).folder == tmp_path
+
+
 def test_on_postgresql_its_own_notices_are_the_broker() -> None:
     assert loaded(database="postgresql://db/weft").broker_url == "postgresql://db/weft"
     assert loaded(database="mysql://db/weft", data_dir="/data").broker_url == "local:/data/doorbell"
@@ -336,3 +395,16 @@ def test_labels_are_a_set() -> None:
 )
 def test_the_address_says_how_the_gateway_is_reached(told: dict[str, str], address: str) -> None:
     assert Config(port=7000, **told).address == address  # type: ignore[arg-type]
+
+
+def test_processes_of_up_tell_where_their_settings_come_from(tmp_path: Path) -> None:
+    """``weft up`` hands on each setting in the environment: those that nobody set are not said to be set."""
+    (tmp_path / "weft.toml").write_text("capacity = 3\n")
+    found = load({"port": 7001}, environment={"WEFT_LOG_LEVEL": "debug"}, file=tmp_path / "weft.toml")
+    told = load(environment=handed_on(found)).settings
+    assert {each.name: each.origin for each in told if each.origin != "default"} == {
+        "port": "command line",
+        "log_level": "WEFT_LOG_LEVEL",
+        "capacity": str(tmp_path / "weft.toml"),
+    }
+    assert load(environment={"WEFT_ORIGINS": "broken"}).config == Config()

@@ -25,9 +25,9 @@ from tests.database_variants import (
 from tests.statement_recorder import Recorder, normalised
 from tests.statement_sites import DATABASE_CODE, ROOT, function_at, lines_with_statements, written_sites
 from weft.app import App
-from weft.crawls import frontier_store
+from weft.crawls import host_store
 from weft.db.database import open_database
-from weft.db.plain import Ready
+from weft.db.prepared import Ready
 from weft.errors import NotFound
 from weft.projects import store
 
@@ -125,7 +125,7 @@ async def test_a_statement_for_the_driver_alone_is_recorded_too(
     recorder: Recorder, database_kind: str, database_url: str
 ) -> None:
     db = open_database(database_url)
-    await db.transact(lambda tx: frontier_store.ids_of(tx, ["site.example"]))
+    await db.transact(lambda tx: host_store.ids_of(tx, ["site.example"]))
     db.close()
     assert "ids_of" in {function_at(site) for site in outside_database_code(recorder, database_kind)}
 
@@ -137,7 +137,7 @@ async def test_what_a_database_does_to_begin_a_transaction_is_not_the_doing_of_w
     with pytest.raises(NotFound):
         await app.crawls.project_of(1)
     assert {site.partition(":")[0] for site in outside_database_code(recorder, database_kind)} == {
-        "src/weft/crawls/list_store.py"
+        "src/weft/crawls/store.py"
     }
 
 

@@ -55,6 +55,18 @@ def test_a_registry_that_cannot_be_reached_is_told_in_one_sentence(checkout: Pat
     assert ended.stdout == ""
 
 
+def test_a_step_that_fails_is_a_line_of_its_own_and_the_reason_is_below(
+    dev: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "ROOT", checkout)
+    monkeypatch.setattr(dev, "PYTHON", sys.executable)
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:1/")
+    monkeypatch.setenv("npm_config_cache", str(checkout / "cache"))
+    with pytest.raises(SystemExit, match=r"^weft: npm could not fetch .*ECONNREFUSED"):
+        dev.build_frontend()
+    assert capsys.readouterr().out == "dev: building the pages … failed\n"
+
+
 def test_npm_gets_the_proxy_and_the_certificates_that_pip_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = module(ROOT / "hatch_build.py")
     for name in ("PIP_CERT", "PIP_PROXY", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):

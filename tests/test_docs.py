@@ -14,18 +14,16 @@ import msgspec
 import pytest
 
 from tests.cases import for_each
-from weft import crawl_ports, errors, ports
+from weft import errors, ports
 from weft.adapters import registry
 from weft.cli.main import COMMANDS
-from weft.config import Config
-from weft.equipment import check_spec
+from weft.config import Config, load
 from weft.events import KINDS
 from weft.runs.model import Retry
-from weft.settings import load
 from weft.tasks import taskfile
-from weft.tasks.model import After, Dedup, ProjectSettings, Task
-from weft.tasks.parameters import fill
+from weft.tasks.model import Deduplication, ProjectSettings, Task, UpstreamTask, fill
 from weft.tasks.schedule import Schedule
+from weft.worker_setup import check_spec
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -82,10 +80,23 @@ def test_the_example_of_settings_is_a_configuration(tmp_path: Path) -> None:
 
 NO_LIMIT = {"max_running": "no limit", "max_queued": "no limit"}
 ELSEWHERE: dict[str, dict[str, str]] = {
-    "Task": {**NO_LIMIT, "retry": "see [Retry](#retry)", "dedup": "off", "spec": "empty", "params": "empty"},
+    "Task": {
+        **NO_LIMIT,
+        "retry": "see [Retry](#retry)",
+        "dedup": "off",
+        "spec": "empty",
+        "params": "empty",
+        "grace_seconds": "what the project says, else `10`",
+    },
     "Schedule": {"start_at": "1970"},
     "Dedup": {"params": "all"},
-    "Project": {**NO_LIMIT, "keep_days": "for ever", "min_isolation": "any"},
+    "Project": {
+        **NO_LIMIT,
+        "keep_days": "for ever",
+        "min_isolation": "any",
+        "spiders": "empty",
+        "grace_seconds": "`10`",
+    },
 }
 """Defaults that are told in words."""
 
@@ -95,9 +106,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     [
         ("Task", Task, set()),
         ("Schedule", Schedule, {"when"}),
-        ("After", After, set()),
+        ("After", UpstreamTask, set()),
         ("Retry", Retry, set()),
-        ("Dedup", Dedup, set()),
+        ("Dedup", Deduplication, set()),
         ("Project", ProjectSettings, set()),
     ],
 )
@@ -139,7 +150,7 @@ def test_the_reference_has_every_error_with_its_codes() -> None:
 def protocols() -> dict[str, list[str]]:
     """The methods of every port, as they are written down."""
     found = {}
-    for node in [*ast.parse(inspect.getsource(ports)).body, *ast.parse(inspect.getsource(crawl_ports)).body]:
+    for node in [*ast.parse(inspect.getsource(ports)).body, *ast.parse(inspect.getsource(ports)).body]:
         if isinstance(node, ast.ClassDef) and any(isinstance(b, ast.Name) and b.id == "Protocol" for b in node.bases):
             found[node.name] = [
                 each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -161,6 +172,18 @@ def test_the_reference_has_every_command() -> None:
     assert all(f"### weft {name}" in page("cli.md") for name in COMMANDS)
 
 
+SHELL = re.compile(r"```(?:sh|console)\n(.*?)```", re.DOTALL)
+EXTRA = {"postgresql": "postgres", "mysql": "mysql", "redis": "redis", "amqp": "rabbitmq"}
+
+
+@pytest.mark.parametrize("name", ["several-machines.md"])
+def test_a_page_names_the_extras_of_the_urls_in_its_commands(name: str) -> None:
+    text = (DOCS / "how-to" / name).read_text()
+    schemes = set(re.findall(r"(\w+)://", "".join(SHELL.findall(text)))) & EXTRA.keys()
+    installed = ",".join(re.findall(r"weft\[([\w,]+)\]", text)).split(",")
+    assert {EXTRA[scheme] for scheme in schemes - {"amqp"}} <= set(installed)
+
+
 def anchors(text: str) -> set[str]:
     """The headings of a page as links name them."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
@@ -177,6 +200,12 @@ def test_every_link_leads_to_a_page_and_a_heading(file: Path) -> None:
         assert target.exists(), f"{link} leads nowhere"
         if anchor:
             assert anchor in anchors(target.read_text()), f"{link}: no such heading"
+
+
+def test_the_index_links_every_page() -> None:
+    linked = {path.partition("#")[0] for path in LINK.findall((DOCS / "README.md").read_text())}
+    pages = {str(file.relative_to(DOCS)) for file in DOCS.rglob("*.md")}
+    assert linked >= pages - {"README.md", "pictures/README.md"}
 
 
 @pytest.mark.parametrize("name", ["schedules.md", "dependencies.md"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.foreign_files import remove
+from weft.untrusted_files import remove
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from bench.measure import pss_megabytes
 from tests import servers
 from tests.cases import for_each
 from tests.cli.commanding import environment
-from tests.conftest import plain_engine
+from tests.conftest import migrated, plain_engine, sqlite_copy
 from tests.servers.server import free_port
 from tests.waiting import eventually
 
@@ -54,7 +54,7 @@ UVICORNS = {("gateway", "multiprocessing")}
 ROLES = {
     "serve": ("serve", "--port", "0"),
     "worker": ("worker", "--name", "rested"),
-    "gateway": ("serve", "--roles", "gateway", "--port", str(free_port())),
+    "gateway": ("serve", "--process-roles", "gateway", "--port", str(free_port())),
 }
 READY = {
     "serve": "SELECT count(*) FROM leaders",
@@ -68,7 +68,15 @@ MOST_MODULES = {"serve": 400, "worker": 405, "gateway": 545}
 
 MOST_MODULES_OF_A_COMMAND = 180
 
-UNUSED_BY_A_LIST = ("weft.app", "weft.tasks", "weft.workers", "weft.webhooks", "weft.client", "weft.api")
+UNUSED_BY_A_LIST = (
+    "weft.app",
+    "weft.tasks",
+    "weft.workers",
+    "weft.webhooks",
+    "weft.client",
+    "weft.operations",
+    "weft.http",
+)
 """What a list of runs need not load."""
 
 
@@ -124,6 +132,11 @@ def count(url: str, query: str) -> int:
         return 0
 
 
+def created(url: str, role: str) -> str:
+    """A worker creates no database."""
+    return migrated(url) if role == "worker" else url
+
+
 @pytest.fixture(scope="module", params=ROLES)
 def role(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -132,7 +145,7 @@ def role(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def on_sqlite(role: str, tmp_path_factory: pytest.TempPathFactory) -> Rested:
     folder = tmp_path_factory.mktemp(role)
-    settings = {"WEFT_DATA_DIR": str(folder), "WEFT_DATABASE": f"sqlite:///{folder / 'weft.db'}"}
+    settings = {"WEFT_DATA_DIR": str(folder), "WEFT_DATABASE": created(f"sqlite:///{folder / 'weft.db'}", role)}
     return rested(role, settings, folder)
 
 
@@ -141,8 +154,10 @@ def test_a_process_at_rest_is_light(role: str, on_sqlite: Rested) -> None:
 
 
 def test_a_process_at_rest_is_light_on_postgresql(role: str, postgres_server: servers.Server, tmp_path: Path) -> None:
-    settings = {"WEFT_DATA_DIR": str(tmp_path), "WEFT_DATABASE": postgres_server.new_database()}
-    assert 10 < rested(role, settings, tmp_path).megabytes <= MEGABYTES[role]
+    settings = {"WEFT_DATA_DIR": str(tmp_path), "WEFT_DATABASE": created(postgres_server.new_database(), role)}
+    found = rested(role, settings, tmp_path)
+    assert not {name for name in found.modules if name.startswith("sqlalchemy.dialects.sqlite")}
+    assert 10 < found.megabytes <= MEGABYTES[role]
 
 
 @for_each("package", UNUSED)
@@ -168,8 +183,8 @@ def test_a_command_that_does_nothing_has_few_modules() -> None:
     assert len(modules) <= MOST_MODULES_OF_A_COMMAND
 
 
-def test_a_list_of_runs_loads_nothing_but_runs_and_one_database(tmp_path: Path) -> None:
-    told = environment(WEFT_DATA_DIR=str(tmp_path), WEFT_DATABASE=f"sqlite:///{tmp_path / 'weft.db'}")
+def test_a_list_of_runs_loads_nothing_but_runs_and_one_database(tmp_path: Path, sqlite_template: Path) -> None:
+    told = environment(WEFT_DATA_DIR=str(tmp_path), WEFT_DATABASE=sqlite_copy(sqlite_template, tmp_path))
     weft = [sys.executable, "-X", "importtime", "-m", "weft", "runs"]
     submit = [*weft, "submit", "--kind", "noop", "--spec", "{}"]
     subprocess.run(submit, env=told, capture_output=True, check=True, timeout=60)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
+from weft.cursor import MOST_GAPS, OLD, WAIT, Cursor, Gap
 from weft.errors import Invalid
-from weft.position import MOST_GAPS, OLD, WAIT, Gap, Position
 
 NOW = 1_780_315_200_000_000
 
@@ -32,7 +32,7 @@ class Table:
             ids = self.open.pop(which % len(self.open))
             self.visible |= set(ids if committed else ())
 
-    def beyond(self, position: Position, limit: int) -> list[int]:
+    def beyond(self, position: Cursor, limit: int) -> list[int]:
         wanted = [range(first, last + 1) for first, last in position.missing]
         found = sorted(i for i in self.visible if i > position.high or any(i in each for each in wanted))
         return found[:limit]
@@ -42,7 +42,7 @@ class Reader:
     """Keeps what it was given, and its place as text, as a client does."""
 
     def __init__(self) -> None:
-        self.position, self.got, self.place = Position(), list[int](), "0"
+        self.position, self.got, self.place = Cursor(), list[int](), "0"
 
     def read(self, table: Table, limit: int) -> None:
         for event_id in table.beyond(self.position, limit):
@@ -51,7 +51,7 @@ class Reader:
             self.place = str(self.position)
 
     def resume(self) -> None:
-        self.position = Position.parse(self.place, NOW)
+        self.position = Cursor.parse(self.place, NOW)
 
 
 @given(STEPS)
@@ -97,7 +97,7 @@ def test_a_reader_that_joins_a_tail_gets_the_rest_from_it(before: list[Step], af
 
 
 def test_a_missing_id_is_given_up_after_a_minute() -> None:
-    position = Position(10)
+    position = Cursor(10)
     position.take(13, NOW, NOW)
     position.give_up(NOW + WAIT - 1)
     assert position.missing == [(11, 12)]
@@ -107,13 +107,13 @@ def test_a_missing_id_is_given_up_after_a_minute() -> None:
 
 
 def test_nothing_is_missing_before_an_old_event() -> None:
-    position = Position(10)
+    position = Cursor(10)
     position.take(13, NOW - OLD, NOW)
     assert str(position) == "13"
 
 
 def test_a_position_stays_small() -> None:
-    position = Position()
+    position = Cursor()
     for number in range(MOST_GAPS + 5):
         position.take(2 * number + 2, NOW, NOW)
     assert len(position.missing) == MOST_GAPS
@@ -122,11 +122,11 @@ def test_a_position_stays_small() -> None:
 
 def test_a_position_reads_as_text() -> None:
     text = "1042~1030,1035-1039"
-    assert str(Position.parse(text, NOW)) == text
-    assert str(Position(7, [Gap(3, 3, NOW), Gap(5, 6, NOW)])) == "7~3,5-6"
+    assert str(Cursor.parse(text, NOW)) == text
+    assert str(Cursor(7, [Gap(3, 3, NOW), Gap(5, 6, NOW)])) == "7~3,5-6"
 
 
 @for_each("text", ["", "x", "-1", "7~", "7~8", "7~7", "7~5-4", "7~5,5", "7~5,4", "7~0", "9" * 20, "7 ", "٧", "7~1,2-"])
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="Last-Event-ID"):
-        Position.parse(text, NOW)
+        Cursor.parse(text, NOW)

@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from tests.growing import TOO_MUCH, growth
-from weft import logs
+from weft import logging_config
 from weft.redaction import MASK, MaskedStream, Values, in_process, is_secret, redacted, redacted_tree
 
 CANARY = 'k4n"ry/ö +=\\'
@@ -34,6 +36,31 @@ def known() -> Iterator[str]:
 def test_a_known_value_is_masked_in_every_form(known: str, seen: str) -> None:
     assert redacted(f"before {seen} after") in (f"before {MASK} after", f'before "{MASK}" after')
     assert redacted_tree({"a": [{"b": f"x {seen}"}]})["a"][0]["b"].strip('"x ') == MASK
+
+
+@pytest.mark.parametrize("value", ["hunter22", "ab?cd>e", "päss/wörd~1", "0123456789abcdef0"])
+@pytest.mark.parametrize(
+    "around", [("", ""), ("", "\n"), ("ada:", ""), ("u:", "\n"), ('{"key": "', '"}'), ("abc:", "xy")]
+)
+def test_a_value_is_masked_in_base64_whatever_is_around_it(value: str, around: tuple[str, str]) -> None:
+    """At most the letters that it shares with its neighbours are left, with four bits of its first and last byte."""
+    whole = f"{around[0]}{value}{around[1]}".encode()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for text in (letters := encode(whole).decode(), letters.rstrip("="), quote(letters, safe="")):
+            masked = Values([value]).text(f"sent {text}.")
+            assert masked.startswith("sent ")
+            left = masked.replace("%3D", "").replace("=", "")
+            alone = base64.b64encode(f"{around[0]}{around[1]}".encode()).decode().rstrip("=")
+            assert MASK in masked
+            assert len(left) <= len("sent .") + len(MASK) + len(alone) + 3
+
+
+@pytest.mark.parametrize("encode", [quote, lambda text: quote(text, safe=""), lambda text: quote(text, safe="!'()*")])
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_value_is_masked_as_every_browser_and_library_encodes_it_in_a_url(encode: Any, lower: bool) -> None:
+    told = encode("it's (1/2)~ü&=")
+    told = re.sub("%..", lambda found: found[0].lower(), told) if lower else told
+    assert Values(["it's (1/2)~ü&="]).text(f"?q={told}&page=2") == f"?q={MASK}&page=2"
 
 
 def test_each_line_of_a_long_value_is_masked() -> None:
@@ -69,6 +96,10 @@ def test_a_value_is_known_until_everybody_has_dropped_it() -> None:
         ("key weft_0123456789ab_" + "f" * 64, f"key weft_0123456789ab_{MASK}"),
         ("?api_key=12345&page=2", f"?api_key={MASK}&page=2"),
         ('{"db_password": "x y", "page": 2}', f'{{"db_password": "{MASK}", "page": 2}}'),
+        (r'{"db_password": "x\"y", "page": 2}', f'{{"db_password": "{MASK}", "page": 2}}'),
+        ('{"db_password": "C:\\"', f'{{"db_password": "{MASK}"'),
+        ('{"db_password": "cut off', f'{{"db_password": "{MASK}"'),
+        (f'{{"db_password": "x {MASK} y"}}', f'{{"db_password": "{MASK}"}}'),
         ("Set-Cookie: session=abc; Path=/", f"Set-Cookie: {MASK}; Path=/"),
         ("password is wrong", "password is wrong"),
         ("password: it must be longer", "password: it must be longer"),
@@ -81,12 +112,14 @@ def test_what_stands_in_the_place_of_a_secret_is_masked(text: str, expected: str
     assert redacted(text) == expected
 
 
-@for_each("name", ["password", "DB_PASSWORD", "apiKey", "X-Api-Key", "token", "Authorization", "secret"])
+@for_each(
+    "name", ["password", "DB_PASSWORD", "apiKey", "X-Api-Key", "token", "Authorization", "secret", "db_pw", "sessionid"]
+)
 def test_these_names_hold_secrets(name: str) -> None:
     assert redacted_tree({name: "x", "page": "x"}) == {name: MASK, "page": "x"}
 
 
-@for_each("name", ["passed", "token_count", "tokenizer", "key", "monkey", "secretary", "author", 7])
+@for_each("name", ["passed", "token_count", "tokenizer", "key", "monkey", "secretary", "author", "pwned", "session", 7])
 def test_these_names_hold_none(name: object) -> None:
     assert not is_secret(name)
 
@@ -120,7 +153,7 @@ def test_no_log_line_shows_a_secret(known: str, form: str) -> None:
     stream, root = io.StringIO(), logging.getLogger()
     handlers, levels = root.handlers[:], (root.level, logging.getLogger("weft").level)
     try:
-        logs.set_up(form, "debug", stream, role="test")
+        logging_config.configure_logging(form, "debug", stream, role="test")
         log = logging.getLogger("weft.test")
         try:
             raise ValueError(f"no answer from https://u:{CANARY}@h/ with {CANARY}")

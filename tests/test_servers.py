@@ -1,10 +1,12 @@
 """The harness itself: what a test may rely on when it starts, kills and restarts a server."""
 
+import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,6 +51,21 @@ async def test_data_outlive_a_kill_that_leaves_no_process_behind(server: Server)
     assert await READ[server.kind.name](url) == "kept"
 
 
+def test_no_server_can_be_reached_from_another_machine(server: Server) -> None:
+    """Its own ports, those for other nodes, and those of what it starts."""
+    held = {link for pid in server.members() for link in links_of(Path(f"/proc/{pid}/fd"))}
+    tables = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()]
+    listening = [row[1].split(":")[0] for row in tables if row[3] == "0A" and f"socket:[{row[9]}]" in held]
+    assert listening
+    assert set(listening) <= {"0100007F", "00000000000000000000000001000000"}
+
+
+def links_of(folder: Path) -> Iterator[str]:
+    for each in folder.iterdir():
+        with suppress(OSError):  # closed meanwhile
+            yield str(each.readlink())
+
+
 def test_a_stopped_server_leaves_no_process_behind_and_starts_again(server: Server) -> None:
     members = server.members()
     server.stop()
@@ -87,6 +104,17 @@ def test_a_server_does_not_outlive_an_owner_that_was_killed(server: Server) -> N
     while Path(directory).exists():
         time.sleep(0.01)
     assert not any(is_alive(pid) for pid in members)
+
+
+def test_a_process_is_found_by_its_home_when_its_folder_is_out_of_sight(tmp_path: Path) -> None:
+    home = tmp_path / "run"
+    home.mkdir()
+    with subprocess.Popen(["sleep", "600"], cwd="/", env=os.environ | {"HOME": str(home)}) as process:
+        try:
+            assert residents(str(tmp_path)) == residents(str(home)) == {process.pid}
+            assert not residents(str(tmp_path / "other"))
+        finally:
+            process.kill()
 
 
 def test_a_running_server_is_not_started_twice() -> None:

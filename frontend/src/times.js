@@ -13,6 +13,7 @@ export function prepareTimes(times) {
     each.title = `${exact.format(at)} · ${each.dateTime}`;
     if (each.dataset.as === "local") each.textContent = short.format(at);
     if (each.dataset.as === "ago") each.textContent = relative(at);
+    if (each.dataset.as === "due") each.textContent = at > Date.now() ? relative(at) : each.dataset.late;
   }
 }
 
@@ -22,4 +23,4 @@ function relative(at) {
   return ago.format(Math.round(seconds / length), unit);
 }
 
-setInterval(() => prepareTimes([...document.querySelectorAll('time[data-as="ago"]')]), 10_000);
+setInterval(() => prepareTimes([...document.querySelectorAll('time[data-as="ago"], time[data-as="due"]')]), 10_000);

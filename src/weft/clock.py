@@ -15,6 +15,8 @@ Moment = int
 Clock = Callable[[], Moment]
 
 SECOND: Moment = 1_000_000
+MILLISECOND: Moment = 1_000
+"""How exactly people are told moments."""
 
 
 def now() -> Moment:
@@ -39,7 +41,7 @@ def iso(at: Moment | None) -> str | None:
     if at is None:
         return None
     whole, rest = divmod(at, SECOND)
-    return f"{_second(whole)}.{rest // 1000:03d}Z"
+    return f"{_second(whole)}.{rest // MILLISECOND:03d}Z"
 
 
 @lru_cache(10_000)

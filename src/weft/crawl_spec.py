@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.errors import NOT_SHOWN, Invalid
+from weft.patterns import compiled
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=1, le=10_000)]
@@ -19,22 +20,24 @@ Texts = Annotated[tuple[Text, ...], Meta(max_length=10_000)]
 Patterns = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(max_length=100)]
 
 
-OURS = frozenset(("host", "content-length", "transfer-encoding", "connection", "proxy-authorization", "upgrade"))
+RESERVED_HEADERS = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "proxy-authorization", "upgrade")
+)
 """Headers that follow from the request and cannot be given."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*").fullmatch
 
-PAGES = "pages"
+PAGES_DATASET = "pages"
 """The dataset of pages, where a spec names no other."""
 PAGE_KEY = ("url",)
 """What makes a page the same, however often it is fetched."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class SpecPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of a spec."""
 
 
-class Scope(Part, frozen=True):
+class ScopeSpec(SpecPart, frozen=True):
     """Which of the addresses that are found belong to the crawl."""
 
     within: Literal["host", "domain", "path", "any"] = "host"
@@ -43,8 +46,8 @@ class Scope(Part, frozen=True):
     """Where there are any, an address must match one of these regular expressions."""
     deny: Patterns = ()
     """An address that matches one of these is skipped."""
-    depth: Annotated[int, Meta(ge=0, le=1_000)] = 20
-    """How many links away from a seed."""
+    depth: Annotated[int, Meta(ge=0, le=1_000)] = 1_000
+    """How many links away from a seed. The default does not cut off the archives of a blog, page after page."""
     nofollow: bool = False
     """Do not follow links that are marked nofollow."""
     noindex: bool = False
@@ -55,7 +58,7 @@ class Scope(Part, frozen=True):
     """Take the addresses of the sitemaps that robots.txt names."""
 
 
-class Budget(Part, frozen=True):
+class BudgetSpec(SpecPart, frozen=True):
     """Where the crawl ends, whatever is left; 0: nowhere."""
 
     pages: Count = 0
@@ -64,7 +67,7 @@ class Budget(Part, frozen=True):
     seconds: Seconds = 0.0
 
 
-class Politeness(Part, frozen=True):
+class PolitenessSpec(SpecPart, frozen=True):
     """How hosts are treated."""
 
     robots: bool = True
@@ -87,7 +90,7 @@ class Politeness(Part, frozen=True):
     """After so many a host is left alone for a while, each time for longer."""
 
 
-class Fetching(Part, frozen=True):
+class FetchingSpec(SpecPart, frozen=True):
     """How pages are asked for."""
 
     contact: Annotated[str, Meta(max_length=200)] = ""
@@ -114,9 +117,12 @@ class Fetching(Part, frozen=True):
     """Before the first of them; each waits twice as long as the one before it."""
 
 
-class Traps(Part, frozen=True):
+class TrapSpec(SpecPart, frozen=True):
     """When an address or a page is taken for a trap."""
 
+    level: Literal["off", "normal", "strict"] = "normal"
+    """``strict``: pages that are alike make a trap, and so do dates far ahead; ``normal``: only with a second sign that
+    there is no end; ``off``: nothing is taken for a trap."""
     url_length: Annotated[int, Meta(ge=100, le=8_192)] = 2_048
     segments: Small = 20
     repeats: Small = 3
@@ -126,7 +132,8 @@ class Traps(Part, frozen=True):
     """How many addresses of a host may differ only in numbers, dates or values of parameters; a hundred times as many
     where one part of the path varies and nothing else."""
     near_duplicates: Annotated[int, Meta(ge=0, le=1_000)] = 20
-    """So many pages in a row that are like one another make a trap of their pattern; 0: do not look."""
+    """So many pages in a row that are like one another raise the suspicion that their pattern has no end; 0: do not
+    look."""
     soft_404: bool = True
     drop_parameters: Patterns = ()
     """Names of parameters, as regular expressions, that are taken out of addresses besides the known ones."""
@@ -134,7 +141,7 @@ class Traps(Part, frozen=True):
     """Leave parameters that are known to track people, and session ids, where they are."""
 
 
-class Field(Part, frozen=True):
+class FieldSpec(SpecPart, frozen=True):
     """One field of an item, taken from a page."""
 
     css: Text = ""
@@ -148,7 +155,7 @@ class Field(Part, frozen=True):
     required: bool = False
 
 
-class Keeping(Part, frozen=True):
+class OutputSpec(SpecPart, frozen=True):
     """What is kept of a page."""
 
     links: bool = True
@@ -157,14 +164,14 @@ class Keeping(Part, frozen=True):
     language: bool = False
     structured: bool = False
     """JSON-LD, OpenGraph and microdata."""
-    fields: Annotated[dict[str, Field], Meta(max_length=200)] = {}
+    fields: Annotated[dict[str, FieldSpec], Meta(max_length=200)] = {}
     warc: bool = True
     """The raw exchanges, as WARC files with a CDXJ index."""
     warc_bytes: Annotated[int, Meta(ge=1_000_000, le=5_000_000_000)] = 256_000_000
     """Where a WARC file ends and the next begins."""
 
 
-class Revisit(Part, frozen=True):
+class RevisitSpec(SpecPart, frozen=True):
     """When a page is fetched again; never where the policy is ``none``."""
 
     policy: Literal["none", "fixed", "adaptive", "lastmod"] = "none"
@@ -174,7 +181,7 @@ class Revisit(Part, frozen=True):
     most_seconds: Seconds = 31_536_000.0
 
 
-class CrawlSpec(Part, frozen=True):
+class CrawlSpec(SpecPart, frozen=True):
     """What a task of the kind ``crawl`` says."""
 
     urls: Texts = ()
@@ -189,16 +196,16 @@ class CrawlSpec(Part, frozen=True):
     """The name of the crawl that gets what this one discovers."""
     spread: Annotated[int, Meta(ge=0, le=1_000)] = 0
     """In how many runs it is done at once; 0: in as many as there are workers."""
-    dataset: Annotated[str, Meta(min_length=1, max_length=100)] = PAGES
+    dataset: Annotated[str, Meta(min_length=1, max_length=100)] = PAGES_DATASET
     crawl: Count = 0
     """The crawl that this run does a share of; 0: one of its own."""
-    scope: Scope = Scope()
-    budget: Budget = Budget()
-    politeness: Politeness = Politeness()
-    fetching: Fetching = Fetching()
-    traps: Traps = Traps()
-    keeping: Keeping = Keeping()
-    revisit: Revisit = Revisit()
+    scope: ScopeSpec = ScopeSpec()
+    budget: BudgetSpec = BudgetSpec()
+    politeness: PolitenessSpec = PolitenessSpec()
+    fetching: FetchingSpec = FetchingSpec()
+    traps: TrapSpec = TrapSpec()
+    keeping: OutputSpec = OutputSpec()
+    revisit: RevisitSpec = RevisitSpec()
     limits: Annotated[dict[str, Any], Meta(max_length=50)] = {}
     """Of its process: memory, CPU; as those of a spider."""
 
@@ -225,7 +232,7 @@ def read(spec: Mapping[str, Any]) -> CrawlSpec:
     return read
 
 
-def _check_revisit(revisit: Revisit, *, begun: bool) -> None:
+def _check_revisit(revisit: RevisitSpec, *, begun: bool) -> None:
     least, most = revisit.least_seconds, revisit.most_seconds
     if least > most:
         raise Invalid("crawl.revisit.least_seconds", least, f"it must be at most most_seconds, which is {most}")
@@ -234,11 +241,11 @@ def _check_revisit(revisit: Revisit, *, begun: bool) -> None:
         raise Invalid("crawl.revisit.seconds", revisit.seconds, wanted)
 
 
-def _check_headers(fetching: Fetching) -> None:
+def _check_headers(fetching: FetchingSpec) -> None:
     """Whether requests can be sent as the spec says; values are not shown, because they may be secret."""
     for name, value in fetching.headers.items():
-        if not HEADER_NAME(name) or name.lower() in OURS:
-            raise Invalid("a name in crawl.fetching.headers", name, f"it must be one of a header, not of {_ours()}")
+        if not HEADER_NAME(name) or name.lower() in RESERVED_HEADERS:
+            raise Invalid("a name in crawl.fetching.headers", name, f"it must be one of a header, not of {_reserved()}")
         if not HEADER_VALUE(value):
             raise Invalid(f"crawl.fetching.headers.{name}", NOT_SHOWN, "it must be one line of Latin characters")
     for field, told in (("user_agent", fetching.user_agent), ("contact", fetching.contact)):
@@ -246,15 +253,12 @@ def _check_headers(fetching: Fetching) -> None:
             raise Invalid(f"crawl.fetching.{field}", told, "it must be one line of Latin characters")
 
 
-def _ours() -> str:
-    return f"{', '.join(sorted(OURS)[:-1])} or {sorted(OURS)[-1]}"
+def _reserved() -> str:
+    return f"{', '.join(sorted(RESERVED_HEADERS)[:-1])} or {sorted(RESERVED_HEADERS)[-1]}"
 
 
 def _check_pattern(field: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as problem:
-        raise Invalid(field, pattern, f"it must be a regular expression ({problem})") from problem
+    compiled(pattern, field)
 
 
 _UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`")
@@ -273,15 +277,15 @@ def _refusal(spec: Mapping[str, Any], problem: str) -> Invalid:
     return Invalid(part, shown, what[:1].lower() + what[1:])
 
 
-def _part(field: str) -> type[Part]:
+def _part(field: str) -> type[SpecPart]:
     """The part of a spec that a field is in."""
-    parts: dict[str, type[Part]] = {
-        "scope": Scope,
-        "budget": Budget,
-        "politeness": Politeness,
-        "fetching": Fetching,
-        "traps": Traps,
-        "keeping": Keeping,
-        "revisit": Revisit,
+    parts: dict[str, type[SpecPart]] = {
+        "scope": ScopeSpec,
+        "budget": BudgetSpec,
+        "politeness": PolitenessSpec,
+        "fetching": FetchingSpec,
+        "traps": TrapSpec,
+        "keeping": OutputSpec,
+        "revisit": RevisitSpec,
     }
-    return Field if field.startswith("keeping.fields") else parts.get(field, CrawlSpec)
+    return FieldSpec if field.startswith("keeping.fields") else parts.get(field, CrawlSpec)

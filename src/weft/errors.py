@@ -11,10 +11,13 @@ WeftError
 ├── TooManyLogins      429  exit 1   too many passwords were wrong; none is looked at for a while
 ├── QueueFull          429  exit 1   a project has as many waiting runs as it may have
 ├── DatabaseDown       503  exit 1   the database does not answer
+│   ├── DatabaseDamaged 503 exit 78  parts of its file are not what was written
+│   └── DiskFull        503  exit 1   there is no room for it, or for what else is in the data directory
 ├── BlobsDown          503  exit 1   the blob store does not answer, or not as it should
 ├── DestinationDown         exit 1   where items are delivered to does not take them
 ├── LeaseLost          409           a worker no longer holds what it writes to
 ├── GatewayDown             exit 1   the gateway that a worker speaks to does not answer
+│   └── GatewayUntrusted    exit 1   its certificate is not trusted; --ca-file names those that it is signed with
 ├── CodeNotReady            exit 1   a project's code cannot be made ready on a worker
 ├── OutboxDown              exit 1   a queue of another system did not say that it has what was put there
 ├── Unopened                exit 1   what was sealed cannot be opened here
@@ -22,8 +25,10 @@ WeftError
 │   └── InboxDown                    a queue of another system does not answer; its messages wait there
 ├── FrontierDown       503           the store of a crawl's addresses does not answer; crawls wait for it
 │   └── FrontierLost   503           it answers, and has lost what it knew of a crawl
+├── FrontierElsewhere  409           a crawl keeps its URLs in another frontier than this process uses
 ├── LimiterDown                      the store of limits does not answer; nobody gets more than the limit
 └── Misconfigured           exit 78  weft cannot start as it is set up
+    ├── NoWeft                       there is no weft where a command looked for one
     ├── AdapterMissing               a chosen adapter needs a package that is not installed
     ├── SchemaNewer                  the database was made by a newer weft
     └── UnsafeDatabase               the server may forget what it has acknowledged
@@ -31,12 +36,22 @@ WeftError
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 NOT_SHOWN = object()
 """In the place of a value that is not worth showing."""
 
 
 class WeftError(Exception):
     """What weft raises on purpose; its text is one sentence for the person who caused it."""
+
+    away = ""
+    """What everybody may be told where something that weft depends on is at fault: no address of it is in that."""
+
+    @property
+    def public(self) -> str:
+        """The sentence as whoever asks over the network gets it."""
+        return self.away or str(self)
 
 
 class Invalid(WeftError):
@@ -106,14 +121,44 @@ class QueueFull(WeftError):
 class DatabaseDown(WeftError):
     """The database does not answer; ``outcome_unknown`` where the commit itself was cut off."""
 
-    def __init__(self, why: object, *, outcome_unknown: bool = False) -> None:
+    away = "the database does not answer; try again in a moment"
+
+    def __init__(self, why: object, *, outcome_unknown: bool = False, is_full: bool = False) -> None:
         super().__init__(f"the database does not answer ({_first_line(why)}); try again in a moment")
+        if is_full:
+            self.away = "the disk of the database is full; make room on it"
         self.outcome_unknown = outcome_unknown
         self.retry_after_seconds = 2
 
 
+class DatabaseDamaged(DatabaseDown):
+    """Parts of the file of the database are not what was written."""
+
+    away = "the database is damaged: stop weft and put it back from your backup (docs/how-to/backup.md says how)"
+
+    def __init__(self, why: object) -> None:
+        WeftError.__init__(
+            self,
+            f"the database is damaged ({_first_line(why)}): stop weft and put it back from your backup "
+            "(docs/how-to/backup.md says how)",
+        )
+        self.outcome_unknown = False
+        self.retry_after_seconds = 60
+
+
+class DiskFull(DatabaseDown):
+    """The disk of the data directory is full."""
+
+    def __init__(self, folder: object, free_bytes: int) -> None:
+        WeftError.__init__(self, f"the disk of {folder} is full ({free_bytes >> 10} KiB are left): make room on it")
+        self.outcome_unknown = False
+        self.retry_after_seconds = 60
+
+
 class BlobsDown(WeftError):
     """The blob store does not answer, or refuses."""
+
+    away = "the blob store cannot be used; try again in a moment"
 
     def __init__(self, store: str, why: object) -> None:
         super().__init__(f"the blob store {store} cannot be used ({_first_line(why)}); try again in a moment")
@@ -130,8 +175,10 @@ class DestinationDown(WeftError):
 class LeaseLost(WeftError):
     """A worker no longer holds what it writes to."""
 
-    def __init__(self, worker: str) -> None:
-        super().__init__(f"worker {worker} has lost its leases: it was silent for too long")
+    def __init__(self, worker: str, attempts: Collection[tuple[int, int]] = ()) -> None:
+        which = ", ".join(f"attempt {attempt} of run {run_id}" for run_id, attempt in sorted(attempts)[:5])
+        what = f"does not hold {which}; nothing of that was kept" if which else "has lost its leases"
+        super().__init__(f"worker {worker} {what}: it was silent for too long")
 
 
 class CodeNotReady(WeftError):
@@ -157,11 +204,24 @@ class GatewayDown(WeftError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class GatewayUntrusted(GatewayDown):
+    """What answers shows a certificate that cannot be trusted, so nothing is sent there."""
+
+    def __init__(self, url: str, why: object) -> None:
+        WeftError.__init__(
+            self,
+            f"the certificate of the gateway at {url} is not trusted ({_first_line(why)}); "
+            "name the certificates that it is signed with: --ca-file FILE (WEFT_CA_FILE)",
+        )
+        self.retry_after_seconds = 0.0
+
+
 class BrokerDown(WeftError):
     """A hint could not be sent or awaited. Costs latency only."""
 
     def __init__(self, broker: str, why: object) -> None:
         super().__init__(f"the {broker} broker does not answer ({_first_line(why)}); workers fall back to polling")
+        self.away = f"the {broker} broker does not answer; workers fall back to polling"
 
 
 class InboxDown(BrokerDown):
@@ -169,10 +229,13 @@ class InboxDown(BrokerDown):
 
     def __init__(self, inbox: str, why: object) -> None:
         WeftError.__init__(self, f"the inbox {inbox} does not answer ({_first_line(why)}); its messages wait there")
+        self.away = f"the inbox {inbox.partition(':')[0]} does not answer; its messages wait there"
 
 
 class FrontierDown(WeftError):
     """The store of a crawl's addresses does not answer."""
+
+    away = "the frontier does not answer; crawls wait for it"
 
     def __init__(self, frontier: str, why: object) -> None:
         super().__init__(f"the frontier {frontier} does not answer ({_first_line(why)}); crawls wait for it")
@@ -181,13 +244,29 @@ class FrontierDown(WeftError):
 class FrontierLost(FrontierDown):
     """The store of a crawl's addresses has lost them."""
 
+    away = "the frontier has lost what it knew; bring its data back, or stop the crawl and begin it again"
+
     def __init__(self, frontier: str, why: object) -> None:
         left = "bring its data back, or stop the crawl and begin it again"
         WeftError.__init__(self, f"the frontier {frontier} has lost what it knew ({_first_line(why)}); {left}")
 
 
+class FrontierElsewhere(WeftError):
+    """A crawl keeps its URLs in another frontier than the one that this process is set to use."""
+
+    away = "the crawl keeps its URLs in another frontier than this weft uses: set frontier to the same value everywhere"
+
+    def __init__(self, crawl: int, kept_in: str, used: str) -> None:
+        super().__init__(
+            f"crawl {crawl} keeps its URLs in {kept_in}, and this process uses {used}: set frontier (WEFT_FRONTIER) to "
+            "the same value everywhere"
+        )
+
+
 class LimiterDown(WeftError):
     """The store of the limits that processes share does not answer. Nobody gets more than the limit meanwhile."""
+
+    away = "the limiter does not answer; requests wait for it"
 
     def __init__(self, limiter: str, why: object) -> None:
         super().__init__(f"the limiter {limiter} does not answer ({_first_line(why)}); requests wait for it")
@@ -199,10 +278,21 @@ class OutboxDown(WeftError):
     def __init__(self, outbox: str, why: object, *, reached: bool) -> None:
         left = "what it has not confirmed may be there or not" if reached else "nothing was sent"
         super().__init__(f"the queue {outbox} does not answer ({_first_line(why)}); {left}")
+        self.away = f"the queue does not answer; {left}"
 
 
 class Misconfigured(WeftError):
     """Weft cannot start as it is set up."""
+
+
+class NoWeft(Misconfigured):
+    """There is no weft where a command looked for one; none is made by looking."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(
+            f"no weft server found{why and f' ({why})'}: start one with `weft up`, "
+            "or name one with --context or --data-dir"
+        )
 
 
 class AdapterMissing(Misconfigured):

@@ -2,7 +2,7 @@
 
 A reader has an inbox: rows that name its events. It never remembers a last id, because transactions commit out of
 order and a late one would be skipped. Who follows all events keeps a position
-(``position.py``).
+(``cursor.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every metric of weft by its name, and what this process has counted of them so far.
+"""Every metric of weft by its name, and what this process has counted of them.
 
 ``docs/reference/metrics.md`` says the same for people; a test compares the two. Numbers of the whole weft come from the
-database when somebody asks (``api/metrics.py``), so every gateway tells the same of them.
+database when somebody asks (``http/metrics.py``), so every gateway tells the same of them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,22 @@ class Metric:
 
 
 SHORT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+FETCH_BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 LONG = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 
 BUILD = Metric("weft_build", "gauge", "1, with the version of this gateway.", ("version",))
 REQUESTS = Metric("weft_requests", "counter", "Requests that this gateway has answered.", ("method", "status"))
 REQUEST_SECONDS = Metric("weft_request_seconds", "histogram", "How long its answers took.", ("method",), SHORT)
-RUNS = Metric("weft_runs", "gauge", "Runs that have not ended: ready, waiting or running.", ("state",))
-RUNS_ENDED = Metric("weft_runs_ended", "counter", "Runs that have ended since this gateway started.", ("outcome",))
+RUNS = Metric(
+    "weft_runs", "gauge", "Runs that have not ended: ready, held (by a limit), waiting, paused or running.", ("state",)
+)
+RUNS_ENDED = Metric("weft_runs_ended", "counter", "Runs that have ended.", ("project", "outcome"))
+RUNNING = Metric(
+    "weft_running",
+    "gauge",
+    "Runs that run now, partitions of crawls among them.",
+    ("project", "kind", "task", "worker"),
+)
 DISPATCH_SECONDS = Metric(
     "weft_dispatch_seconds",
     "histogram",
@@ -74,7 +83,7 @@ BREAKERS = Metric(
     "weft_breakers",
     "gauge",
     "Circuit breakers that are not closed: 1 where one is in this state.",
-    ("worker", "target", "state"),
+    ("worker", "target", "state", "project"),
 )
 WEBHOOK_BREAKERS = Metric(
     "weft_webhook_breakers",
@@ -91,7 +100,10 @@ INTAKE_REPLIES = Metric("weft_intake_replies", "counter", "Replies that it has s
 INTAKE_SECONDS = Metric("weft_intake_seconds", "histogram", "How long it took to take a batch.", ("inbox",), SHORT)
 INTAKE_CONNECTED = Metric("weft_intake_connected", "gauge", "1 where the inbox answers this process.", ("inbox",))
 LIMITER_DEGRADED = Metric(
-    "weft_limiter_degraded", "gauge", "1 where the shared limiter does not answer a worker.", ("worker",)
+    "weft_limiter_degraded",
+    "gauge",
+    "1 where the shared limiter, or the gateway before it, does not answer a worker.",
+    ("worker",),
 )
 PROXY_REQUESTS = Metric(
     "weft_proxy_requests",
@@ -102,6 +114,23 @@ PROXY_REQUESTS = Metric(
 PROXY_COST = Metric(
     "weft_proxy_cost", "gauge", "What a proxy plan has cost in 31 days, in the unit of its prices.", ("project", "plan")
 )
+OF_SPIDER = ("project", "name")
+"""The name is that of a spider or of a crawl; those beyond the first thousand share one."""
+ITEMS = Metric("weft_items", "counter", "Items that were stored.", OF_SPIDER)
+PAGES = Metric("weft_pages", "counter", "Responses that spiders and crawls have received.", OF_SPIDER)
+ERRORS = Metric(
+    "weft_errors", "counter", "Errors that spiders have logged, and fetches of crawls that failed.", OF_SPIDER
+)
+BYTES = Metric("weft_received_bytes", "counter", "Bytes of the responses.", OF_SPIDER)
+URLS = Metric(
+    "weft_urls", "counter", "URLs that crawls have finished, by state; a revisit counts again.", (*OF_SPIDER, "state")
+)
+FETCH_SECONDS = Metric("weft_fetch_seconds", "histogram", "From a request to its response.", OF_SPIDER, FETCH_BOUNDS)
+WORKER_ENDED = Metric("weft_worker_runs_ended", "counter", "Runs that have ended on a worker.", ("worker", "outcome"))
+WORKER_ITEMS = Metric("weft_worker_items", "counter", "Items that runs of a worker have yielded.", ("worker",))
+WORKER_PAGES = Metric("weft_worker_pages", "counter", "Responses that they have received.", ("worker",))
+WORKER_ERRORS = Metric("weft_worker_errors", "counter", "Errors that they have counted.", ("worker",))
+WORKER_BYTES = Metric("weft_worker_received_bytes", "counter", "Bytes of their responses.", ("worker",))
 OF_CRAWL = ("project", "name", "crawl")
 CRAWLS = Metric("weft_crawls", "gauge", "Crawls by state; of those that have ended, the newest thousand.", ("state",))
 CRAWL_URLS = Metric(
@@ -124,6 +153,19 @@ CUSTOM = Metric(
     "What runs say of themselves: the numbers of each task's newest run that had any.",
     ("project", "task", "name"),
 )
+CRAWLER_MESSAGES = Metric("crawler_messages_received", "counter", "Messages that came from queues.")
+CRAWLER_URLS = Metric("crawler_urls_crawled", "counter", "URLs that crawls have fetched, whatever came of it.")
+CRAWLER_SUCCESS = Metric(
+    "crawler_success_rate", "gauge", "Of the URLs fetched in the last hour, those that did not fail."
+)
+CRAWLER_ERRORS = Metric("crawler_error_rate", "gauge", "Of the URLs fetched in the last hour, those that failed.")
+CRAWLER_LOCKS = Metric(
+    "crawler_lock_acquisition_rate", "gauge", "Of the requests for hosts in the last hour, those that got any."
+)
+CRAWLER_SECONDS = Metric(
+    "crawler_processing_duration_seconds", "histogram", "From a request to its response.", (), FETCH_BOUNDS
+)
+CRAWLER_QUEUE = Metric("crawler_queue_depth", "gauge", "URLs of all crawls that are still to be fetched.")
 
 METRICS = (
     BUILD,
@@ -131,6 +173,7 @@ METRICS = (
     REQUEST_SECONDS,
     RUNS,
     RUNS_ENDED,
+    RUNNING,
     DISPATCH_SECONDS,
     LATENESS_SECONDS,
     WORKERS,
@@ -154,6 +197,17 @@ METRICS = (
     LIMITER_DEGRADED,
     PROXY_REQUESTS,
     PROXY_COST,
+    ITEMS,
+    PAGES,
+    ERRORS,
+    BYTES,
+    URLS,
+    FETCH_SECONDS,
+    WORKER_ENDED,
+    WORKER_ITEMS,
+    WORKER_PAGES,
+    WORKER_ERRORS,
+    WORKER_BYTES,
     CRAWLS,
     CRAWL_URLS,
     CRAWL_BACKLOG,
@@ -164,13 +218,20 @@ METRICS = (
     CRAWL_LEASES,
     CRAWL_FETCH,
     CUSTOM,
+    CRAWLER_MESSAGES,
+    CRAWLER_URLS,
+    CRAWLER_SUCCESS,
+    CRAWLER_ERRORS,
+    CRAWLER_LOCKS,
+    CRAWLER_SECONDS,
+    CRAWLER_QUEUE,
 )
 """All of them."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values fell into each bucket, and their sum."""
+    """How many values fell into each bucket and beyond the last, and their sum."""
 
     counts: list[int]
     total: float = 0.0
@@ -190,12 +251,6 @@ class Meter:
         histogram = self._histogram(metric, labels)
         histogram.counts[bisect_left(metric.buckets, value)] += 1
         histogram.total += value
-
-    def add(self, metric: Metric, counts: list[int], total: float, *labels: str) -> None:
-        """Add values that were counted elsewhere: how many in each bucket and beyond the last, and their sum."""
-        histogram = self._histogram(metric, labels)
-        histogram.counts = [old + new for old, new in zip(histogram.counts, counts, strict=True)]
-        histogram.total += total
 
     def _histogram(self, metric: Metric, labels: Labels) -> Histogram:
         return self.histograms.setdefault((metric.name, labels), Histogram([0] * (len(metric.buckets) + 1)))

@@ -12,21 +12,35 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+from weft.errors import Invalid
 
 MASK = "••••"
 SHORTEST = 4
 """Shorter values are found everywhere, so they cannot be masked; nobody may keep one as a secret."""
 SHORTEST_LINE = 8
+ORDINARY = frozenset({"true", "false", "none", "null", "basic", "bearer", "digest", "token", "cookie", "session"})
+"""What a field with the name of a secret may say without being one, and a text may have anyway."""
 SHORTEST_CUT = 6
 """Of a value that was cut off at the end of a text, this much must be there to be masked."""
 
-WORDS = "pass(?:word|wd|phrase)?|pwd|secret|token|authorization|api[_-]?key|cookie|credential|private[_-]?key"
-SECRET_NAME = re.compile(rf"(?:^|[_.\-])(?:{WORDS})s?(?:$|[_.\-](?:key|value|id|hash)?$)", re.IGNORECASE)
-"""A field that is called so holds a secret: ``db_password``, ``X-Api-Key``; not ``passed`` nor ``token_count``."""
+WORDS = (
+    "pass(?:word|wd|phrase)?|pwd?|secret|token|authorization|cookie|credential|session[_-]?id"
+    "|(?:api|access|private|secret|signing)[_-]?key"
+)
+SECRET_NAME = re.compile(
+    rf"(?:^|[_.\-])(?:{WORDS}|auth|secret[_-]access[_-]key)s?(?:$|[_.\-](?:key|value|id|hash)?$)"
+    "|(?:password|passwd|passphrase|secret|token|apikey|credential)s?$",
+    re.IGNORECASE,
+)
+"""A field that is called so holds a secret: ``db_password``, ``shoppassword``, ``X-Api-Key``; not ``passed`` nor
+``token_count``."""
+NO_VALUE = re.compile(r"(?:(?:Bearer|Basic|Token)\s+)?(?:\{\{[^{}]*\}\})+", re.IGNORECASE)
+"""The name of a secret or of a parameter, in the place of a value."""
 
 USERINFO = re.compile(r"((?<=[\w+.-])://)[^\s/?#'\"<>]*@")
 SERVER = re.compile(r"(?:postgres|mysql|mariadb|redis|amqp)[a-z+]{0,30}://", re.IGNORECASE)
@@ -37,9 +51,13 @@ SCHEMES = re.compile(
 )
 OUR_KEYS = re.compile(r"\b(weft_[0-9a-f]{12}_)[0-9a-f]{16,}")
 ASSIGNED = re.compile(
-    rf"(?<![\w.\-])(?P<name>[\w.\-]*(?:{WORDS})s?)(?P<is>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"'}}\])]+)",
+    rf"(?<![\w.\-])(?P<name>[\w.\-]*(?:{WORDS})s?)(?P<is>[\"']?\s*[=:]\s*)"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*+\"|\"[^\"]*\"?|'[^']*'|[^\s,;&\"'}}\])]+)",
     re.IGNORECASE,
 )
+
+ESCAPE = re.compile("%[0-9A-F]{2}")
+URL_SAFE = str.maketrans("+/", "-_")
 
 SENTENCE = frozenset(
     {"bearer", "basic", "digest", "negotiate", "token", "it", "is", "not", "must", "expected", "object", "invalid"}
@@ -55,6 +73,9 @@ class Values:
         self._forms: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._compile()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
 
     def add(self, values: Collection[str]) -> None:
         if values:
@@ -179,8 +200,92 @@ def redacted_tree(value: Any) -> Any:
     return value
 
 
+def masked_together(*given: Mapping[str, Any]) -> list[Any]:
+    """A spec and its parameters for people: what is secret by its name is masked under every other name as well."""
+    seen = [redacted_tree(each) for each in given]
+    values = set().union(*map(secret_values, given))
+    return [_without_values(each, Values(v for v in values if can_be_masked(v)), values) for each in seen]
+
+
+def _without_values(part: Any, parts: Values, wholes: Collection[str]) -> Any:
+    if not wholes:
+        return part
+    if isinstance(part, str):
+        return MASK if part in wholes else parts.text(part)
+    if isinstance(part, Mapping):
+        return {name: _without_values(each, parts, wholes) for name, each in part.items()}
+    return [_without_values(each, parts, wholes) for each in part] if isinstance(part, list) else part
+
+
+def unmasked(given: Any, shown: Any, stored: Any) -> Any:
+    """What somebody sends back who was ``shown`` what is ``stored``: what is as it was shown is as it is stored."""
+    if MASK not in _as_text(given):
+        return given
+    if given == shown:
+        return stored
+    if isinstance(given, Mapping) and isinstance(stored, Mapping):
+        return {name: unmasked(each, shown.get(name), stored.get(name)) for name, each in given.items()}
+    if isinstance(given, list | tuple) and isinstance(stored, list | tuple) and len(given) == len(stored):
+        return [unmasked(one, seen, other) for one, seen, other in zip(given, shown, stored, strict=True)]
+    return given
+
+
+def refuse_masks(values: Mapping[str, Any]) -> None:
+    """Refuse to keep the mask in the place of what it stands for."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            refuse_masks(value)
+        elif MASK in _as_text(value):
+            raise Invalid(name, MASK, "that is what weft shows in place of a secret: give the value or {{secret:NAME}}")
+
+
+def secret_names(values: Mapping[str, Any]) -> list[str]:
+    """The names in a spec or in parameters whose values are secret and are given as they are."""
+    found = []
+    for name, value in values.items():
+        if is_secret(name):
+            found += [name] if isinstance(value, str) and value and _of_field(name, value) == MASK else []
+        elif isinstance(value, Mapping):
+            found += secret_names(value)
+    return found
+
+
+def secret_values(values: Mapping[str, Any]) -> set[str]:
+    """The values of such names."""
+    found: set[str] = set()
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= secret_values(value)
+        elif secret_names({name: value}):
+            found.add(value)
+    return found
+
+
+def can_be_masked(value: str) -> bool:
+    """Whether a value that is secret by its name can be masked in texts as well."""
+    return len(value) >= SHORTEST and value.lower() not in ORDINARY
+
+
+def warning_of(*given: Mapping[str, Any]) -> str:
+    """What to tell somebody who gives a secret as it is; nothing to one who gives none."""
+    names = sorted({name for values in given for name in secret_names(values)})
+    if not names:
+        return ""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", names[0]).upper()
+    return (
+        f"the value of {', '.join(names)} looks secret: it is masked wherever it is shown, but kept as it was given; "
+        f"to keep it encrypted, store it with `weft secrets set {name}` and give {{{{secret:{name}}}}} in its place"
+    )
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value) if isinstance(value, Mapping | list | tuple) else ""
+
+
 def _of_field(name: object, value: Any) -> Any:
-    return MASK if is_secret(name) and value not in (None, "", True, False) else redacted_tree(value)
+    if not is_secret(name) or value is None or value == "" or isinstance(value, bool):
+        return redacted_tree(value)
+    return value if isinstance(value, str) and NO_VALUE.fullmatch(value) else MASK
 
 
 def _without_password(found: re.Match[str]) -> str:
@@ -193,12 +298,19 @@ def _without_password(found: re.Match[str]) -> str:
 
 def _without_value(found: re.Match[str]) -> str:
     value = found["value"]
-    if not is_secret(found["name"]) or MASK in value or SCHEMES.match(value) or value.startswith("{{secret:"):
+    if not is_secret(found["name"]) or _is_masked(value) or SCHEMES.match(value) or value.startswith("{{secret:"):
         return found[0]
     if value.lower() in SENTENCE:
         return found[0]
     quoted = value[0] if value[0] in "\"'" else ""
     return f"{found['name']}{found['is']}{quoted}{MASK}{quoted}"
+
+
+def _is_masked(value: str) -> bool:
+    """Whether nothing but a mask and perhaps the name of its scheme is there; between quotes there may be more."""
+    return MASK in value and (
+        value[0] not in "\"'" or value.replace(MASK, "").strip("\"' ").lower() in (SENTENCE | {""})
+    )
 
 
 def _forms(value: str) -> set[str]:
@@ -207,5 +319,20 @@ def _forms(value: str) -> set[str]:
     found: set[str] = set()
     for each in {value, value.strip(), *lines}:
         found |= {each, json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]}
-        found |= {quote(each), quote(each, safe=""), quote_plus(each), base64.b64encode(each.encode()).decode()}
+        quoted = {quote(each), quote(each, safe=""), quote(each, safe="!'()*"), quote_plus(each)}
+        found |= quoted | {ESCAPE.sub(lambda escape: escape[0].lower(), form) for form in quoted}
+        found |= _in_base64(each.encode())
     return {form for form in found if len(form) >= SHORTEST}
+
+
+def _in_base64(value: bytes) -> set[str]:
+    """The value in base64, alone and as a part of more: ``user:value``, or the value and the end of its line.
+
+    Three bytes are four letters, so the letters depend on how many bytes are before the value. Those that it shares
+    with its neighbours are left out.
+    """
+    found = {base64.b64encode(value).decode()}
+    for before in range(3):
+        letters = base64.b64encode(bytes(before) + value).decode()
+        found.add(letters[(before * 8 + 5) // 6 : (before + len(value)) * 8 // 6])
+    return found | {each.translate(URL_SAFE) for each in found} | {quote(each, safe="") for each in found}

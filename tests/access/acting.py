@@ -9,6 +9,7 @@ import pytest
 
 from weft.access.model import EVERYWHERE, Grants, Role, User
 from weft.app import App
+from weft.errors import Unknown
 
 PASSWORD = "correct horse battery"
 HERE = "192.0.2.7"
@@ -30,3 +31,11 @@ class Verifications:
             return verify(hasher, *args)
 
         monkeypatch.setattr(argon2.PasswordHasher, "verify", counting)
+
+
+async def is_refused(app: App, token: str) -> bool:
+    try:
+        await app.keys.caller(token)
+    except Unknown:
+        return True
+    return False

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from tests.conftest import OpenApp, on_sqlite, plain_engine
-from weft.access.audit import BEGINNING, entry
+from weft.access.audit import FIRST_DIGEST, audit_entry
 from weft.access.model import Caller
 from weft.app import App
 
@@ -20,7 +20,7 @@ ANN = Caller(name="ann", kind="user", address="192.0.2.7")
 async def write(app: App, count: int) -> None:
     for number in range(count):
         await app.audit.write(
-            entry(ANN, "runs.cancel", project="shop", target=f"run {number}", data={"reason": "too slow"})
+            audit_entry(ANN, "runs.cancel", project="shop", target=f"run {number}", data={"reason": "too slow"})
         )
 
 
@@ -45,7 +45,7 @@ def rearmed(app: App) -> Any:
     """The database is used by other tests, which need its triggers."""
     yield
     from weft.db import schema
-    from weft.db.append_only import protect
+    from weft.db.dialect_options import protect
 
     with plain_engine(app.config.database_url).begin() as connection:
         if connection.dialect.name == "postgresql":
@@ -60,17 +60,17 @@ async def test_an_entry_says_who_did_what_from_where(app: App) -> None:
     [found] = await app.audit.find({})
     assert (found.actor, found.address, found.action) == ("user:ann", "192.0.2.7", "runs.cancel")
     assert (found.project, found.target, found.data) == ("shop", "run 0", '{"reason":"too slow"}')
-    assert (found.id, found.previous) == (1, BEGINNING)
+    assert (found.id, found.previous) == (1, FIRST_DIGEST)
 
 
 async def test_an_entry_in_the_transaction_of_a_change_is_gone_with_it(app: App) -> None:
     def work(tx: Any) -> None:
-        app.audit.add(tx, [entry(ANN, "tasks.delete", target="task 1")])
+        app.audit.add(tx, [audit_entry(ANN, "tasks.delete", target="task 1")])
         raise LookupError("the change failed")
 
     with pytest.raises(LookupError):
         await app.db.transact(work)
-    await app.db.transact(lambda tx: app.audit.add(tx, [entry(ANN, "tasks.delete", target="task 2")]))
+    await app.db.transact(lambda tx: app.audit.add(tx, [audit_entry(ANN, "tasks.delete", target="task 2")]))
     assert [(each.id, each.target) for each in await app.audit.find({})] == [(1, "task 2")]
 
 
@@ -139,7 +139,7 @@ async def test_an_entry_that_was_made_up_is_named(app: App) -> None:
 @on_sqlite
 async def test_what_must_stay_secret_is_masked_before_it_is_written(app: App) -> None:
     data = {"password": "hunter22", "url": "amqp://u:hunter22@h", "headers": {"Authorization": "Bearer hunter22"}}
-    await app.audit.write(entry(ANN, "users.create", target="user password=hunter22", data=data))
+    await app.audit.write(audit_entry(ANN, "users.create", target="user password=hunter22", data=data))
     [found] = await app.audit.find({})
     assert "hunter22" not in repr(found)
     assert found.data == '{"password":"••••","url":"amqp://••••@h","headers":{"Authorization":"••••"}}'
@@ -147,7 +147,7 @@ async def test_what_must_stay_secret_is_masked_before_it_is_written(app: App) ->
 
 @on_sqlite
 async def test_what_is_too_large_is_not_kept_but_counted(app: App) -> None:
-    await app.audit.write(entry(ANN, "tasks.apply", target="x" * 400, data={"tasks": ["y" * 20_000]}))
+    await app.audit.write(audit_entry(ANN, "tasks.apply", target="x" * 400, data={"tasks": ["y" * 20_000]}))
     [found] = await app.audit.find({})
     assert (len(found.target), found.data) == (250, '{"too_large":20014}')
     assert (await app.audit.verify()).broken is None
@@ -155,7 +155,7 @@ async def test_what_is_too_large_is_not_kept_but_counted(app: App) -> None:
 
 async def test_entries_are_found_by_field_and_place(app: App) -> None:
     await write(app, 3)
-    await app.audit.write(entry(Caller(name="ci", kind="key"), "runs.submit", project="bank"))
+    await app.audit.write(audit_entry(Caller(name="ci", kind="key"), "runs.submit", project="bank"))
     assert [each.id for each in await app.audit.find({"project": "shop"}, limit=2)] == [3, 2]
     assert [each.id for each in await app.audit.find({"actor": "key:ci"})] == [4]
     assert [each.id for each in await app.audit.find({}, before=3)] == [2, 1]

@@ -6,9 +6,9 @@ import pytest
 
 from tests.access.acting import HERE, PASSWORD, new_user
 from tests.conftest import SetClock, on_sqlite
-from weft.access import refusals
+from weft.access import audit
+from weft.access.audit import MINUTE, MOST_EACH, MOST_IN_ALL
 from weft.access.model import Caller
-from weft.access.refusals import MINUTE, MOST_EACH, MOST_IN_ALL
 from weft.app import App
 from weft.errors import TooManyLogins, Unknown
 
@@ -17,7 +17,7 @@ ANN = Caller(name="ann", kind="user", address=HERE)
 
 async def refuse(app: App, times: int, caller: Caller = ANN, action: str = "runs.cancel") -> None:
     for _ in range(times):
-        await app.refusals.tell(caller, action, "not_allowed", project="bank", target="run 7")
+        await app.denied_requests.tell(caller, action, "not_allowed", project="bank", target="run 7")
 
 
 async def told(app: App) -> list[tuple[str, str, str | None]]:
@@ -31,9 +31,9 @@ async def test_of_one_caller_and_action_a_few_are_told_in_a_minute_and_the_rest_
     await refuse(app, MOST_EACH + 7)
     once = ("user:ann", "runs.cancel", '{"refused":true,"code":"not_allowed"}')
     assert await told(app) == [once] * MOST_EACH
-    assert await app.refusals.tick() == 0  # the minute is not over
+    assert await app.denied_requests.tick() == 0  # the minute is not over
     clock.now += MINUTE
-    assert await app.refusals.tick() == 1
+    assert await app.denied_requests.tick() == 1
     assert (await told(app))[-1] == ("user:ann", "runs.cancel", '{"refused":true,"left_out":7}')
     await refuse(app, 1)
     assert (await told(app))[-1] == once
@@ -45,7 +45,7 @@ async def test_many_callers_together_do_not_fill_the_log_either(app: App, clock:
         await refuse(app, 1, Caller(name="nobody", kind="nobody", address=f"192.0.2.{number}"))
     assert len(await told(app)) == MOST_IN_ALL
     clock.now += MINUTE
-    assert await app.refusals.tick() == 40
+    assert await app.denied_requests.tick() == 40
     assert len(await told(app)) == MOST_IN_ALL + 40
 
 
@@ -53,11 +53,11 @@ async def test_many_callers_together_do_not_fill_the_log_either(app: App, clock:
 async def test_more_callers_than_are_remembered_are_counted_together(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "MOST_CALLERS", 3)
+    monkeypatch.setattr(audit, "MOST_CALLERS", 3)
     for number in range(20):
         await refuse(app, 1, Caller(name="nobody", kind="nobody", address=f"192.0.2.{number}"))
     clock.now += MINUTE
-    await app.refusals.tick()
+    await app.denied_requests.tick()
     found = await told(app)
     assert len(found) == 3 + MOST_EACH + 1
     assert found[-1] == ("nobody:many", "*", f'{{"refused":true,"left_out":{17 - MOST_EACH}}}')

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.api.acting import visiting
 from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
+from weft.access.keys import public_key_of
 from weft.access.model import Caller, Key, Role
-from weft.access.signing import public_key_of
 from weft.app import App
 from weft.clock import SECOND
 from weft.errors import Invalid, Unknown
@@ -143,7 +143,7 @@ async def test_claims_that_are_not_as_they_must_be_are_refused(app: App, change:
 async def test_the_public_key_is_no_secret_that_anything_can_be_signed_with(app: App) -> None:
     service = await Service.new(app)
     await app.tokens.issue(Caller(name="k", kind="key", id=service.key.id), 60)  # weft has a key of its own now
-    [weft_kid, *_] = app.sealer.derived("tokens that last for minutes")
+    [weft_kid, *_] = app.encryptor.derived("tokens that last for minutes")
     for kid in (service.key.prefix, weft_kid):
         for secret in (raw(service.private), pem(service.private).encode(), (service.key.public_key or "").encode()):
             text = f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': kid})}.{encoded(service.claims)}"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.access.acting import HERE, PASSWORD, Verifications, new_user
 from tests.conftest import OpenApp, SetClock, on_sqlite
-from weft.access.throttle import delay_seconds
+from weft.access.sessions import delay_seconds
 from weft.app import App
 from weft.errors import TooManyLogins, Unknown
 

@@ -44,7 +44,7 @@ def encoded(part: Any) -> str:
 def signed(app: App, header: Any, claims: Any, key: bytes | None = None) -> str:
     """A token as somebody would sign it who has the key of this installation, or another one."""
     text = f"{encoded(header)}.{encoded(claims)}"
-    key = key if key is not None else next(iter(app.sealer.derived("tokens that last for minutes").values()))
+    key = key if key is not None else next(iter(app.encryptor.derived("tokens that last for minutes").values()))
     signature = base64.urlsafe_b64encode(hmac.digest(key, text.encode(), "sha256")).decode().rstrip("=")
     return f"{text}.{signature}"
 
@@ -106,7 +106,7 @@ async def test_a_token_dies_with_the_password_and_the_leave_of_its_user(app: App
 @on_sqlite
 async def test_a_token_signed_with_an_older_key_counts_while_that_key_is_here(app: App) -> None:
     token, _ = await app.tokens.issue(await key_caller(app), 3600)
-    app.sealer.make_key()
+    app.encryptor.make_key()
     newer, _ = await app.tokens.issue(await key_caller(app), 3600)
     assert parts(token)[0]["kid"] != parts(newer)[0]["kid"]
     assert not await is_refused(app, token)

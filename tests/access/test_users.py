@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.access.acting import HERE, PASSWORD, new_user
+from tests.access.acting import HERE, PASSWORD, is_refused, new_user
 from tests.cases import for_each
 from tests.conftest import OpenApp, on_sqlite, plain_engine
+from tests.waiting import eventually
 from weft.access import passwords
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
@@ -105,19 +106,23 @@ async def test_a_password_change_ends_every_session(app: App) -> None:
     assert (await app.logins.check("ada", "a new password", HERE)).name == "ada"
 
 
-async def test_a_deactivated_user_is_out_at_once_and_so_are_the_users_keys(app: App) -> None:
+async def test_a_deactivated_user_is_out_at_once_and_so_are_the_users_keys(app: App, another_app: OpenApp) -> None:
     await new_user(app, "root", {EVERYWHERE: Role.ADMIN})
     user = await new_user(app)
     _, session_id = await app.sessions.start(user)
     key, token = await app.keys.create("mine", {"shop": Role.VIEWER}, by="ada")
     other, _ = await app.keys.create("another's", {"shop": Role.VIEWER}, by="root")
-    await app.keys.caller(token)
+    remote = await another_app()
+    assert (await app.keys.caller(token)).name == (await remote.keys.caller(token)).name == "mine"
     assert (await app.users.deactivate("ada")).active is False
+    with pytest.raises(Unknown):
+        await app.keys.caller(token)
     assert await app.sessions.find(session_id) is None
     with pytest.raises(Unknown):
         await app.logins.check("ada", PASSWORD, HERE)
     assert (await app.keys.get(key.id)).revoked_at is not None
     assert (await app.keys.get(other.id)).revoked_at is None
+    assert await eventually(lambda: is_refused(remote, token))
 
 
 async def test_an_activated_user_logs_in_anew(app: App) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cases import for_each
-from weft.access.views import MOST
+from weft.access.saved_views import MOST_VIEWS
 from weft.app import App
 from weft.errors import Conflict, Invalid, NotFound
 
@@ -33,7 +33,7 @@ async def test_a_name_or_a_filter_that_cannot_be_is_refused(app: App, name: str,
 
 
 async def test_there_is_an_end_to_views(app: App) -> None:
-    for number in range(MOST):
+    for number in range(MOST_VIEWS):
         await app.views.save("runs", f"v{number}", "", by="ada")
     with pytest.raises(Conflict, match="may have no more"):
         await app.views.save("runs", "one more", "", by="ada")

@@ -4,10 +4,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from weft.adapters.executors._breaker import FAILURES_TO_OPEN, REMEMBERED_TARGETS, Breakers, Permit, Refusal
+from weft.adapters.executors.http import FAILURES_TO_OPEN, REMEMBERED_TARGETS, Breakers, Permit, Refusal, Target
 from weft.ports import Breaker
 
-TARGET = "http://127.0.0.1:80"
+SERVER = "http://127.0.0.1:80"
+TARGET = Target("shop", SERVER)
 
 
 class Time:
@@ -20,7 +21,7 @@ class Time:
         return self.now
 
 
-def try_once(breakers: Breakers, *, works: bool, target: str = TARGET) -> None:
+def try_once(breakers: Breakers, *, works: bool, target: Target = TARGET) -> None:
     permit = breakers.admit(target)
     assert isinstance(permit, Permit)
     breakers.settle(permit, works=works)
@@ -37,24 +38,26 @@ def test_four_failures_leave_it_closed() -> None:
     breakers = Breakers(Time())
     for _ in range(4):
         try_once(breakers, works=False)
-    assert breakers.listed() == [Breaker(TARGET, "closed", 4)]
+    assert breakers.listed() == [Breaker(SERVER, "closed", 4, project="shop")]
 
 
 def test_five_failures_open_it_for_half_a_minute() -> None:
     breakers = opened(Time())
     assert breakers.admit(TARGET) == Refusal(TARGET, 5, 30.0)
-    assert breakers.listed() == [Breaker(TARGET, "open", 5, 30.0)]
+    assert breakers.listed() == [Breaker(SERVER, "open", 5, 30.0, "shop")]
 
 
 def test_a_success_in_between_begins_the_count_anew() -> None:
     breakers = Breakers(Time())
     for works in [False] * 4 + [True] + [False] * 4:
         try_once(breakers, works=works)
-    assert breakers.listed() == [Breaker(TARGET, "closed", 4)]
+    assert breakers.listed() == [Breaker(SERVER, "closed", 4, project="shop")]
 
 
 def test_other_targets_are_not_concerned() -> None:
-    assert isinstance(opened(Time()).admit("http://127.0.0.1:81"), Permit)
+    breakers = opened(Time())
+    assert isinstance(breakers.admit(Target("shop", "http://127.0.0.1:81")), Permit)
+    assert isinstance(breakers.admit(Target("other", SERVER)), Permit)
 
 
 def test_after_the_pause_exactly_one_may_try() -> None:
@@ -109,13 +112,13 @@ def test_failures_of_attempts_begun_before_it_opened_do_not_lengthen_the_pause()
     for permit in permits:
         assert isinstance(permit, Permit)
         breakers.settle(permit, works=False)
-    assert breakers.listed() == [Breaker(TARGET, "open", 5, 30.0)]
+    assert breakers.listed() == [Breaker(SERVER, "open", 5, 30.0, "shop")]
 
 
 def test_it_does_not_remember_targets_without_end() -> None:
     breakers = Breakers(Time())
     for number in range(REMEMBERED_TARGETS + 10):
-        try_once(breakers, works=False, target=f"http://host{number}:80")
+        try_once(breakers, works=False, target=Target("shop", f"http://host{number}:80"))
     assert len(breakers.listed()) == REMEMBERED_TARGETS
 
 

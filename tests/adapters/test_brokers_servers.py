@@ -13,10 +13,10 @@ from tests import servers
 from tests.cases import for_each
 from tests.servers import Server
 from weft.adapters.brokers import amqp, redis, resp
-from weft.adapters.brokers.hints import LARGEST, decode, encode_parts
 from weft.adapters.brokers.postgres import CHANNEL, postgres_broker
 from weft.adapters.brokers.rabbitmq import rabbitmq_broker
 from weft.adapters.brokers.redis import redis_broker
+from weft.adapters.brokers.wakeups import LARGEST, decode, encode_parts
 from weft.errors import BrokerDown, Misconfigured
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from weft.adapters.brokers.waiters import FRESH_SECONDS, MOST_QUEUES, REMEMBERED, Waiters
+from weft.adapters.brokers.wakeups import FRESH_SECONDS, MOST_QUEUES, REMEMBERED, Waiters
 
 
 async def immediate(waiters: Waiters, queue: str) -> int:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.walled import command
+from tests.agent.sandboxed import command
 from tests.waiting import eventually
-from weft.adapters.executors import _bubblewrap, _group
-from weft.adapters.executors._marks import Census, mark_of
-from weft.adapters.executors._overseer import sweep_run
+from weft import bubblewrap
+from weft.adapters.executors import _process_groups
+from weft.adapters.executors._process_groups import TaggedProcesses, tag_of
+from weft.adapters.executors._resource_monitor import sweep_run
 
 PATIENCE_SECONDS = 60
 PYTHON = [sys.prefix, sys.base_prefix]
@@ -29,35 +30,35 @@ def mine(tmp_path: Path) -> Path:
 
 
 def inside(argv: Sequence[str], folder: Path, *, network: bool = True) -> subprocess.CompletedProcess[str]:
-    line = _bubblewrap.wrapped(argv, read=PYTHON, write=[str(folder)], network=network)
+    line = bubblewrap.wrapped(argv, read=PYTHON, write=[str(folder)], network=network)
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def test_it_is_there() -> None:
-    assert _bubblewrap.is_available()
+    assert bubblewrap.is_available()
 
 
 def test_the_level_is_what_the_machine_can_give() -> None:
-    assert [_bubblewrap.effective_level(wanted) for wanted in ("L0", "L1", "L2")] == ["L0", "L1", "L2"]
+    assert [bubblewrap.effective_level(wanted) for wanted in ("L0", "L1", "L2")] == ["L0", "L1", "L2"]
 
 
 def test_without_the_program_level_l2_becomes_l1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    _bubblewrap.is_available.cache_clear()
+    bubblewrap.is_available.cache_clear()
     try:
-        assert _bubblewrap.effective_level("L2") == "L1"
+        assert bubblewrap.effective_level("L2") == "L1"
     finally:
-        _bubblewrap.is_available.cache_clear()
+        bubblewrap.is_available.cache_clear()
 
 
-def test_the_walls_inside_reach_l2(mine: Path) -> None:
+def test_the_sandbox_inside_reach_l2(mine: Path) -> None:
     ended = inside(command("print(LEVEL)", isolation="L2", write=[mine]), mine)
     assert ended.stdout.strip() == "L2", ended.stderr
 
 
 @pytest.mark.parametrize(("ending", "code"), [("kill -ABRT $$", -signal.SIGABRT), ("exit 3", 3), ("true", 0)])
 def test_how_a_command_has_ended_is_told_from_outside(mine: Path, ending: str, code: int) -> None:
-    assert _bubblewrap.exit_code(inside(["sh", "-c", ending], mine).returncode) == code
+    assert bubblewrap.exit_code(inside(["sh", "-c", ending], mine).returncode) == code
 
 
 def test_it_sees_no_process_but_its_own(mine: Path) -> None:
@@ -96,8 +97,8 @@ def test_the_network_is_the_machines_unless_it_is_taken_away(network: bool, expe
 
 async def test_it_ends_with_its_first_process_and_is_found_by_its_mark(mine: Path) -> None:
     code = "import subprocess; subprocess.Popen(['setsid', 'sleep', '600']); __import__('time').sleep(600)"
-    inner = command(code, isolation="L2", write=[mine], limits={"mark": mark_of(mine)})
-    line = _bubblewrap.wrapped(inner, read=PYTHON, write=[str(mine)])
+    inner = command(code, isolation="L2", write=[mine], limits={"mark": tag_of(mine)})
+    line = bubblewrap.wrapped(inner, read=PYTHON, write=[str(mine)])
     process = subprocess.Popen(line, start_new_session=True)
     try:
         await eventually(lambda: len(alive(mine)) >= 2)
@@ -105,10 +106,10 @@ async def test_it_ends_with_its_first_process_and_is_found_by_its_mark(mine: Pat
         await asyncio.to_thread(process.wait)
         await eventually(lambda: not alive(mine))
     finally:
-        _group.signal_all(process.pid, signal.SIGKILL)
+        _process_groups.signal_all(process.pid, signal.SIGKILL)
         await sweep_run(mine)
 
 
 def alive(folder: Path) -> list[int]:
-    found = [(pid, _group.stat(pid)) for pid in Census().carriers(mark_of(folder))]
+    found = [(pid, _process_groups.stat(pid)) for pid in TaggedProcesses().carriers(tag_of(folder))]
     return [pid for pid, each in found if each is not None and each.state not in "ZX"]

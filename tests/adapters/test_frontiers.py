@@ -15,9 +15,9 @@ from tests.servers import Server
 from tests.servers.dynamodb import CREDENTIALS, table_url
 from weft.adapters.brokers.resp import Address, Connection
 from weft.adapters.registry import open_frontier
-from weft.crawl_ports import DONE, Counts, Found, Frontier, HostReport, Limits, Outcome, Turn
 from weft.errors import FrontierDown, FrontierLost, Misconfigured
 from weft.fetching.urls import key_of
+from weft.ports import DONE, Counts, Found, Frontier, HostReport, Limits, Outcome, Turn
 
 HOST = "a.example"
 

@@ -18,7 +18,6 @@ from aiohttp.test_utils import TestServer
 
 from tests.cases import for_each
 from tests.executing import PATIENCE_SECONDS, Log, attempt
-from weft.adapters.executors import _pattern
 from weft.adapters.executors._fetch import in_words
 from weft.adapters.executors.http import HttpExecutor, seconds_to_wait
 from weft.errors import Invalid
@@ -60,6 +59,7 @@ def redirect(where: str) -> Callable[[Site], web.Response]:
 
 
 PAGES: dict[str, Callable[[Site], web.Response]] = {
+    "/many-letters": page(b"a" * 50 + b"!"),
     "/gzip": page(gzip.compress(b"unfolded"), Content_Encoding="gzip"),
     "/deflate": page(zlib.compress(b"unfolded"), Content_Encoding="deflate"),
     "/bare-deflate": page(zlib.compress(b"unfolded", wbits=-15), Content_Encoding="deflate"),
@@ -70,6 +70,7 @@ PAGES: dict[str, Callable[[Site], web.Response]] = {
     "/there": redirect("/here"),
     "/round": redirect("/round"),
     "/file": redirect("file:///etc/passwd"),
+    "/elsewhere": lambda site: web.Response(status=302, headers=site.headers),
 }
 
 
@@ -100,9 +101,9 @@ class Time:
         return self.now
 
 
-async def fetch(executor: HttpExecutor | None = None, /, **spec: Any) -> Ended:
+async def fetch(executor: HttpExecutor | None = None, /, project: str = "shop", **spec: Any) -> Ended:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        return await (executor or HttpExecutor()).execute(attempt(Path("unused"), spec))
+        return await (executor or HttpExecutor()).execute(attempt(Path("unused"), spec, project=project))
 
 
 async def test_an_answer_as_expected_is_a_success_with_its_measures(site: Site) -> None:
@@ -189,10 +190,11 @@ async def test_the_body_must_be_as_expected(site: Site, expectation: dict[str, s
     assert (ended.outcome, ended.reason) == ("failed" if reason else "succeeded", reason)
 
 
-async def test_a_pattern_that_never_ends_is_stopped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pattern, "SECONDS", 0.5)
-    with pytest.raises(_pattern.TooSlow, match=r"the pattern took longer than 0.5 s"):
-        await _pattern.found("(a+)+$", "a" * 50 + "b")
+async def test_no_pattern_takes_long_whatever_the_body_is(site: Site) -> None:
+    ended = await fetch(url=f"{site.url}/many-letters", expect_body_matches="(a+)+$")
+    assert (ended.outcome, ended.reason) == ("failed", "the body does not match '(a+)+$'")
+    with pytest.raises(Invalid, match=r"expect_body_matches is '\(\?=a\)'; it must be a regular expression without"):
+        HttpExecutor().check({"url": site.url, "expect_body_matches": "(?=a)"})
 
 
 @pytest.mark.parametrize("path", ["/gzip", "/deflate", "/bare-deflate"])
@@ -238,6 +240,42 @@ async def test_redirects_are_followed_to_the_final_address(site: Site) -> None:
     ended = await fetch(url=f"{site.url}/there")
     assert ended.result is not None
     assert ended.result["url"] == f"{site.url}/here"
+
+
+async def test_a_secret_goes_to_the_server_of_the_task_and_to_none_that_it_redirects_to(site: Site) -> None:
+    async def away(request: web.Request) -> web.Response:
+        return web.Response(status=int(request.path[1:]), headers={"Location": f"{site.url}/here"})
+
+    gate = web.Application()
+    gate.router.add_route("*", "/{path:.*}", away)
+    headers = {"X-Shop": "key hunter22", "X-Api-Key": "by its name", "Authorization": "Bearer x", "X-Colour": "red"}
+    async with TestServer(gate, host="127.0.0.1") as other:
+
+        async def sent(status: int, **more: str) -> Ended:
+            spec = {"url": str(other.make_url(f"/{status}")), "method": "POST", "headers": headers, **more}
+            return await HttpExecutor().execute(attempt(Path("unused"), spec, secrets=("hunter22",)))
+
+        for status in (302, 307):
+            assert (await sent(status, body="nothing secret")).outcome == "succeeded"
+            assert site.requests[-1].headers["X-Colour"] == "red"
+            assert not {"X-Shop", "X-Api-Key", "Authorization"} & site.requests[-1].headers.keys()
+        assert (await sent(302, body="hunter22")).outcome == "succeeded"
+        assert (site.requests[-1].method, site.bodies[-1]) == ("GET", b"")
+        stopped = await sent(308, body="the key is hunter22")
+        assert stopped == Ended(
+            outcome="failed",
+            reason=f"the answer redirects to {site.url}, where the secret in the body may not go",
+        )
+        assert len(site.requests) == 3
+    spec = {"url": f"{site.url}/there", "headers": headers}
+    await HttpExecutor().execute(attempt(Path("unused"), spec, secrets=("hunter22",)))
+    assert site.requests[-1].headers["X-Shop"] == "key hunter22"
+
+
+@for_each("name", ["Host", "content-length", "Transfer-Encoding", "Connection", "Upgrade"])
+def test_headers_that_make_another_request_are_refused(name: str) -> None:
+    with pytest.raises(Invalid, match=f"a name in http.headers is '{name}'; weft sets it itself"):
+        HttpExecutor().check({"url": "https://shop.example/", "headers": {"X-Colour": "red", name: "5"}})
 
 
 async def test_redirects_are_not_followed_where_the_spec_says_so(site: Site) -> None:
@@ -351,7 +389,7 @@ async def test_a_target_that_fails_five_times_is_left_alone_then_probed(site: Si
         outcome="postponed", reason=f"circuit breaker for {site.url} is open after 5 failures", retry_after_seconds=30.0
     )
     assert len(site.requests) == 5
-    assert list(executor.breakers()) == [Breaker(site.url, "open", 5, 30.0)]
+    assert list(executor.breakers()) == [Breaker(site.url, "open", 5, 30.0, "shop")]
     time.now += 30
     site.status = 200
     assert (await fetch(executor, url=site.url)).outcome == "succeeded"
@@ -379,10 +417,71 @@ async def test_while_a_probe_is_under_way_others_are_postponed(site: Site) -> No
     assert (await fetch(executor, url=site.url)).outcome == "succeeded"
 
 
+async def test_a_redirect_takes_no_cookie_to_a_neighbour_below_a_public_suffix(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, port = socket.getaddrinfo, site.url.rpartition(":")[2]
+
+    def github(host: Any, *rest: Any, **more: Any) -> Any:
+        return look_up("127.0.0.1" if str(host).endswith(".github.io") else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", github)
+    site.headers = {"Location": f"http://b.github.io:{port}/there", "Set-Cookie": "at=1; Path=/; Domain=github.io"}
+    site.status = 302
+    await fetch(url=f"http://a.github.io:{port}/from")
+    assert [(asked.host.partition(":")[0], asked.headers.get("cookie")) for asked in site.requests[:2]] == [
+        ("a.github.io", None),
+        ("b.github.io", None),
+    ]
+
+
 async def test_connections_refused_open_the_breaker(nobody: str) -> None:
     executor = HttpExecutor(Time())
     outcomes = [(await fetch(executor, url=nobody)).outcome for _ in range(6)]
     assert outcomes == ["failed"] * 5 + ["postponed"]
+
+
+async def test_failures_of_one_project_hold_back_no_run_of_another(site: Site) -> None:
+    executor = HttpExecutor(Time())
+    site.status = 500
+    outcomes = [(await fetch(executor, "loud", url=site.url)).outcome for _ in range(6)]
+    assert outcomes == ["failed"] * 5 + ["postponed"]
+    site.status = 200
+    assert (await fetch(executor, "quiet", url=site.url)).outcome == "succeeded"
+    assert list(executor.breakers()) == [Breaker(site.url, "open", 5, 30.0, "loud")]
+
+
+async def test_a_redirect_to_a_host_that_fails_counts_for_that_host(site: Site, nobody: str) -> None:
+    executor = HttpExecutor(Time())
+    site.status = 302
+    for where in ("http://10.0.0.1:81/refused", f"{nobody}/closed"):
+        site.headers = {"Location": where}
+        assert [(await fetch(executor, url=site.url)).outcome for _ in range(6)] == ["failed"] * 6
+        assert (await fetch(executor, url=where)).outcome == "postponed"
+    shown = [Breaker(target, "open", 5, 30.0, "shop") for target in ("http://10.0.0.1:81", nobody)]
+    assert list(executor.breakers()) == shown
+    site.status = 200
+    assert (await fetch(executor, url=site.url)).outcome == "succeeded"
+
+
+async def test_a_host_that_works_again_behind_a_redirect_is_asked_again(site: Site) -> None:
+    time = Time()
+    executor = HttpExecutor(time)
+    there = site.url.replace("127.0.0.1", "localhost")
+    site.status = 500
+    for _ in range(5):
+        await fetch(executor, url=there)
+    site.status, time.now = 200, time.now + 30
+    site.headers = {"Location": there}
+    assert (await fetch(executor, url=f"{site.url}/elsewhere")).outcome == "succeeded"
+    assert not executor.breakers()
+
+
+@pytest.mark.parametrize("path", ["/round", "/file"])
+async def test_a_server_whose_redirects_lead_nowhere_has_answered(site: Site, path: str) -> None:
+    executor = HttpExecutor(Time())
+    assert [(await fetch(executor, url=f"{site.url}{path}")).outcome for _ in range(6)] == ["failed"] * 6
+    assert not executor.breakers()
 
 
 async def test_deadlines_missed_open_the_breaker(site: Site) -> None:
@@ -417,7 +516,7 @@ async def test_one_target_is_one_server_whatever_the_page(nobody: str) -> None:
     for path in ("/", "/a?b", "/c#d"):
         await fetch(executor, url=nobody + path)
     await fetch(executor, url=nobody.replace("http", "HTTP").replace("://", "://me:secret@"))
-    assert list(executor.breakers()) == [Breaker(nobody, "closed", 4)]
+    assert list(executor.breakers()) == [Breaker(nobody, "closed", 4, project="shop")]
 
 
 def test_a_worker_at_rest_does_not_hold_the_http_library() -> None:

@@ -11,8 +11,8 @@ import pytest_asyncio
 from tests.intake.queues import RabbitQueue
 from tests.servers import Server
 from tests.waiting import eventually
-from weft.adapters.brokers.amqp import Line
-from weft.adapters.inboxes.rabbitmq import RabbitInbox
+from weft.adapters.brokers.amqp import AmqpConnection
+from weft.adapters.queues.rabbitmq import RabbitSource
 from weft.errors import InboxDown
 from weft.ports import Reply
 
@@ -25,13 +25,13 @@ async def queue(rabbitmq_server: Server) -> AsyncIterator[RabbitQueue]:
 
 
 @pytest_asyncio.fixture
-async def inbox(queue: RabbitQueue) -> AsyncIterator[RabbitInbox]:
-    inbox = RabbitInbox(queue.url, 50)
+async def inbox(queue: RabbitQueue) -> AsyncIterator[RabbitSource]:
+    inbox = RabbitSource(queue.url, 50)
     yield inbox
     await inbox.close()
 
 
-async def test_a_line_whose_channel_was_closed_is_hung_up_on(queue: RabbitQueue, inbox: RabbitInbox) -> None:
+async def test_a_line_whose_channel_was_closed_is_hung_up_on(queue: RabbitQueue, inbox: RabbitSource) -> None:
     await inbox.receive(1, 0.1)
     await inbox.reply([Reply(to="nobody", correlation_id="", body=b"x")])
     old = [line for line in (inbox._line, inbox._publisher) if line is not None]
@@ -45,5 +45,5 @@ async def test_a_line_whose_channel_was_closed_is_hung_up_on(queue: RabbitQueue,
     await eventually(lambda: all(is_hung_up(line) for line in old))
 
 
-def is_hung_up(line: Line) -> bool:
+def is_hung_up(line: AmqpConnection) -> bool:
     return line._connection is not None and line._connection.is_closed

@@ -20,9 +20,9 @@ from tests.intake.queues import Put, RabbitQueue, RedisQueue
 from tests.servers import Server
 from tests.waiting import eventually
 from weft.adapters import registry
-from weft.adapters.inboxes import rabbitmq
-from weft.adapters.inboxes.rabbitmq import RabbitInbox
-from weft.adapters.inboxes.redis import RedisInbox
+from weft.adapters.queues import rabbitmq
+from weft.adapters.queues.rabbitmq import RabbitSource
+from weft.adapters.queues.redis import RedisSource
 from weft.errors import InboxDown, Invalid, Misconfigured
 from weft.ports import Message, Reply
 
@@ -35,8 +35,8 @@ async def queue(rabbitmq_server: Server) -> AsyncIterator[RabbitQueue]:
 
 
 @pytest_asyncio.fixture
-async def inbox(queue: RabbitQueue) -> AsyncIterator[RabbitInbox]:
-    inbox = RabbitInbox(queue.url, 50)
+async def inbox(queue: RabbitQueue) -> AsyncIterator[RabbitSource]:
+    inbox = RabbitSource(queue.url, 50)
     yield inbox
     await inbox.close()
 
@@ -83,7 +83,7 @@ def table(field: bytes) -> bytes:
     ids=["correlation_id", "name of a header", "header"],
 )
 async def test_properties_that_are_no_text_stop_nothing(
-    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server, properties: bytes
+    queue: RabbitQueue, inbox: RabbitSource, rabbitmq_server: Server, properties: bytes
 ) -> None:
     await put_raw(rabbitmq_server.url, queue.name, properties, b"odd")
     await queue.put(Put(b"plain", correlation_id="c"))
@@ -94,7 +94,7 @@ async def test_properties_that_are_no_text_stop_nothing(
     assert {each.body for each in await queue.taken_from(queue.dead)} == {b"odd", b"plain"}
 
 
-async def test_headers_of_every_kind_come_as_texts(queue: RabbitQueue, inbox: RabbitInbox) -> None:
+async def test_headers_of_every_kind_come_as_texts(queue: RabbitQueue, inbox: RabbitSource) -> None:
     headers: Any = {"n": 7, "list": [1, "a"], "none": None, "flag": True, "long": "x" * 5000, "": "nameless"}
     await queue.put(Put(b"x", headers=headers))
     [message] = await received(inbox, 1)
@@ -105,7 +105,7 @@ async def test_headers_of_every_kind_come_as_texts(queue: RabbitQueue, inbox: Ra
 
 
 async def test_large_messages_wait_on_the_server_until_there_is_room(
-    queue: RabbitQueue, inbox: RabbitInbox, monkeypatch: pytest.MonkeyPatch
+    queue: RabbitQueue, inbox: RabbitSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rabbitmq, "MOST_BYTES", 3_000_000)
     monkeypatch.setattr(rabbitmq, "LARGEST_LOT", 1_500_000)
@@ -127,7 +127,7 @@ async def test_a_queue_that_is_there_may_have_any_shape(rabbitmq_server: Server)
     channel = await connection.channel()
     await channel.queue_declare(queue.name, durable=True, arguments={"x-queue-type": "quorum"})
     await channel.basic_publish(b"x", routing_key=queue.name)
-    inbox = RabbitInbox(queue.url, 5)
+    inbox = RabbitSource(queue.url, 5)
     [message] = await received(inbox, 1)
     await inbox.done([message])
     await inbox.close()
@@ -135,7 +135,7 @@ async def test_a_queue_that_is_there_may_have_any_shape(rabbitmq_server: Server)
 
 
 async def test_a_sender_whose_queue_is_full_keeps_no_other_from_being_told(
-    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
+    queue: RabbitQueue, inbox: RabbitSource, rabbitmq_server: Server
 ) -> None:
     await queue.put(Put(b"x", reply_to=f"{queue.name}-open"))
     connection = await aiormq.connect(rabbitmq_server.url)
@@ -154,7 +154,7 @@ async def test_a_message_that_cannot_be_put_back_is_not_lost(rabbitmq_server: Se
     full: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
     await channel.queue_declare(queue.name, durable=True, arguments=full)
     await channel.basic_publish(b"held", routing_key=queue.name)
-    inbox = RabbitInbox(queue.url, 1)
+    inbox = RabbitSource(queue.url, 1)
     [message] = await received(inbox, 1)
     await channel.basic_publish(b"waiting", routing_key=queue.name)
     with pytest.raises(InboxDown):
@@ -171,7 +171,7 @@ async def is_left(queue: RabbitQueue, count: int) -> bool:
 
 
 async def test_dead_letters_that_somebody_else_keeps_for_himself_hold_up_nobody(
-    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
+    queue: RabbitQueue, inbox: RabbitSource, rabbitmq_server: Server
 ) -> None:
     connection = await aiormq.connect(rabbitmq_server.url)
     await (await connection.channel()).queue_declare(queue.dead, exclusive=True)
@@ -184,7 +184,7 @@ async def test_dead_letters_that_somebody_else_keeps_for_himself_hold_up_nobody(
 
 
 async def test_a_queue_that_is_deleted_is_made_again(
-    queue: RabbitQueue, inbox: RabbitInbox, rabbitmq_server: Server
+    queue: RabbitQueue, inbox: RabbitSource, rabbitmq_server: Server
 ) -> None:
     await inbox.receive(1, 0.1)
     connection = await aiormq.connect(rabbitmq_server.url)
@@ -204,7 +204,7 @@ async def test_a_queue_that_is_deleted_is_made_again(
 
 async def test_a_stream_that_is_deleted_is_made_again(redis_server: Server) -> None:
     queue = RedisQueue(redis_server, f"test-{uuid.uuid4().hex}")
-    inbox = RedisInbox(queue.url, 5)
+    inbox = RedisSource(queue.url, 5)
     await queue.put(Put(b"old"))
     await received(inbox, 1)
     await queue.taken_from(queue.name)
@@ -216,7 +216,7 @@ async def test_a_stream_that_is_deleted_is_made_again(redis_server: Server) -> N
 
 async def test_entries_without_a_body_and_with_odd_bytes_are_messages_too(redis_server: Server) -> None:
     queue = RedisQueue(redis_server, f"test-{uuid.uuid4().hex}")
-    inbox = RedisInbox(queue.url, 5)
+    inbox = RedisSource(queue.url, 5)
     line = await queue._line()
     await line.call("XADD", queue.name, "*", "text", "no body")
     await line.call("XADD", queue.name, "*", "body", b"\xff", b"\xfe", b"\xfd", "reply_to", b"\xff")
@@ -232,7 +232,7 @@ async def test_entries_without_a_body_and_with_odd_bytes_are_messages_too(redis_
 
 async def test_a_reply_to_what_is_no_stream_keeps_no_other_from_being_told(redis_server: Server) -> None:
     queue = RedisQueue(redis_server, f"test-{uuid.uuid4().hex}")
-    inbox = RedisInbox(queue.url, 5)
+    inbox = RedisSource(queue.url, 5)
     line = await queue._line()
     await line.call("SET", f"{queue.name}-text", "x")
     names = [f"{queue.name}-text", f"{queue.name}-stream"]

@@ -10,7 +10,7 @@ from tests.waiting import eventually
 from weft.adapters.brokers.resp import Address, Connection
 from weft.adapters.limiters.memory import MemoryLimiter
 from weft.adapters.limiters.redis import PREFIX, SILENT_SECONDS, RedisLimiter
-from weft.crawl_ports import Rate
+from weft.ports import Rate
 
 
 async def test_nothing_is_granted_where_redis_was_never_there() -> None:

@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from tests.cases import for_each
-from weft.adapters.executors._limits import RANGES, Limits
+from weft.adapters.executors._spec import RANGES, Limits
+from weft.adapters.executors._zygote import IMPORTING
 from weft.errors import Invalid
+from weft.user_code import KINDS
 
 
 def test_a_run_without_limits_has_the_defaults() -> None:
@@ -39,3 +41,12 @@ def test_every_limit_has_a_range_and_its_default_lies_in_it() -> None:
     defaults = msgspec.structs.asdict(Limits())
     assert RANGES.keys() == defaults.keys()
     assert all(least <= defaults[name] <= most for name, (least, most) in RANGES.items())
+
+
+@pytest.mark.parametrize("kind", ["spider", "shell"])
+def test_what_is_told_of_a_kind_is_what_its_runs_and_their_imports_are_held_to(kind: str) -> None:
+    told = KINDS[kind].limits
+    for limits in (Limits.of({}), IMPORTING):
+        held = msgspec.structs.asdict(limits)
+        assert {name: held[name] for name in told} == dict(told)
+    assert {name for name, (least, _) in RANGES.items() if least} <= {*told, "item_bytes"}

@@ -15,12 +15,12 @@ from weft.metrics import MOST_NUMBERS, numbers_of
 async def test_a_command_says_numbers_of_itself(tmp_path: Path) -> None:
     ended, log = await run(tmp_path, script="""echo '{"pages": 12, "price": 1.5}' > "$WEFT_METRICS"; echo done""")
     assert (ended.outcome, log) == ("succeeded", b"done\n")
-    assert ended.result == {"last_line": "done", "metrics": {"pages": 12.0, "price": 1.5}}
+    assert ended.result == {"last_line": "done", "isolation": "L1", "metrics": {"pages": 12.0, "price": 1.5}}
 
 
 async def test_a_command_that_fails_says_its_numbers_too(tmp_path: Path) -> None:
     ended, _ = await run(tmp_path, script="""echo '{"pages": 3}' > "$WEFT_METRICS"; exit 7""")
-    assert (ended.exit_code, ended.result) == (7, {"last_line": "", "metrics": {"pages": 3.0}})
+    assert (ended.exit_code, ended.result) == (7, {"last_line": "", "isolation": "L1", "metrics": {"pages": 3.0}})
 
 
 @for_each(

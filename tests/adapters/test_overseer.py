@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.agent.walled import command
+from tests.agent.sandboxed import command
 from tests.waiting import eventually
-from weft.adapters.executors import _group
-from weft.adapters.executors._limits import Limits
-from weft.adapters.executors._marks import CENSUS, Census, mark_of
-from weft.adapters.executors._overseer import Overseer, sweep_run
-from weft.adapters.executors._usage import MANY_BYTES, folder_bytes
-from weft.equipment import sweep
+from weft.adapters.executors import _process_groups
+from weft.adapters.executors._process_groups import CENSUS, TaggedProcesses, tag_of
+from weft.adapters.executors._resource_monitor import MANY_BYTES, ResourceMonitor, folder_use, sweep_run
+from weft.adapters.executors._spec import Limits
+from weft.worker_setup import sweep
 
 MIB = 2**20
 PATIENCE_SECONDS = 60
@@ -28,25 +27,25 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts code as a run of the folder: in a group of its own, behind walls, with the run's mark."""
+    """Starts code as a run of the folder: in a group of its own, in the sandbox, with the run's mark."""
     started = []
 
     def begin(code: str, **limits: int) -> subprocess.Popen[bytes]:
-        argv = command(code, write=[tmp_path], limits={"mark": mark_of(tmp_path), **limits})
+        argv = command(code, write=[tmp_path], limits={"mark": tag_of(tmp_path), **limits})
         process = subprocess.Popen(argv, start_new_session=True, cwd=tmp_path, stdout=subprocess.PIPE)
         started.append(process)
         return process
 
     yield begin
     for process in started:
-        _group.signal_all(process.pid, signal.SIGKILL)
+        _process_groups.signal_all(process.pid, signal.SIGKILL)
         process.communicate()
     asyncio.run(sweep_run(tmp_path))
 
 
 async def met(folder: Path, process: subprocess.Popen[bytes], **limits: Any) -> tuple[str, str]:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        return await Overseer(folder, process.pid, Limits(**limits)).watch()
+        return await ResourceMonitor(folder, process.pid, Limits(**limits)).watch()
 
 
 async def test_a_run_that_takes_more_memory_is_named(tmp_path: Path, start: Start) -> None:
@@ -81,9 +80,9 @@ __import__('time').sleep(600)
     process = start(code)
     assert process.stdout
     await asyncio.to_thread(process.stdout.readline)
-    await eventually(lambda: len(CENSUS.carriers(mark_of(tmp_path))) == 4)
-    assert Overseer(tmp_path, process.pid, Limits(memory_bytes=150 * MIB)).look() is None
-    found = Overseer(tmp_path, process.pid, Limits(memory_bytes=64 * MIB)).look()
+    await eventually(lambda: len(CENSUS.carriers(tag_of(tmp_path))) == 4)
+    assert ResourceMonitor(tmp_path, process.pid, Limits(memory_bytes=150 * MIB)).look() is None
+    found = ResourceMonitor(tmp_path, process.pid, Limits(memory_bytes=64 * MIB)).look()
     assert found is not None
     assert found[0] == "oom"
 
@@ -99,12 +98,28 @@ async def test_a_run_that_fills_its_folder_is_named(tmp_path: Path, start: Start
     assert (outcome, reason.endswith("2 MiB are allowed")) == ("disk_limit", True)
 
 
+async def test_a_run_that_makes_very_many_files_is_named_however_small_they_are(tmp_path: Path, start: Start) -> None:
+    code = "os.mkdir('a')\nfor n in range(2000): os.mknod(f'a/{n}')\n__import__('time').sleep(600)"
+    outcome, reason = await met(tmp_path, start(code), disk_files=1000)
+    assert (outcome, reason) == ("disk_limit", "it had more than 1,000 files in its folder")
+
+
+async def test_a_run_that_starts_very_many_threads_is_named(tmp_path: Path, start: Start) -> None:
+    code = (
+        "import threading, time\nthreading.stack_size(65536)\n"
+        "for n in range(150): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\ntime.sleep(600)"
+    )
+    outcome, reason = await met(tmp_path, start(code), threads=100)
+    assert (outcome, reason.endswith("threads, 100 are allowed")) == ("processes", True)
+
+
 async def test_files_in_a_locked_folder_count(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir()
     (locked / "file").write_bytes(bytes(3 * MIB))
     locked.chmod(0)
-    assert folder_bytes(str(tmp_path)) >= 3 * MIB
+    used, files = folder_use(str(tmp_path), 100)
+    assert (used >= 3 * MIB, files) == (True, 2)
 
 
 async def test_a_folder_too_deep_to_be_measured_is_too_large(tmp_path: Path) -> None:
@@ -114,7 +129,7 @@ async def test_a_folder_too_deep_to_be_measured_is_too_large(tmp_path: Path) -> 
         os.mkdir(name, dir_fd=opened[-1])
         opened.append(os.open(name, os.O_RDONLY, dir_fd=opened[-1]))
     try:
-        assert folder_bytes(str(tmp_path)) == MANY_BYTES
+        assert folder_use(str(tmp_path), 100)[0] == MANY_BYTES
     finally:
         for parent, each in zip(reversed(opened[:-1]), reversed(opened[1:]), strict=True):
             os.close(each)
@@ -124,8 +139,10 @@ async def test_a_folder_too_deep_to_be_measured_is_too_large(tmp_path: Path) -> 
 
 BOMB = """
 import time
-until = time.monotonic() + 60
-while time.monotonic() < until and len(os.listdir("/proc")) < BOUND:
+left, full = os.pipe()
+os.write(full, bytes(150))
+os.close(full)
+while os.read(left, 1):
     try:
         if not os.fork() and DAEMON: os.setsid()
     except OSError:
@@ -136,9 +153,8 @@ time.sleep(600)
 
 @pytest.mark.parametrize("daemon", [False, True])
 async def test_a_fork_bomb_is_named_and_nothing_of_it_is_left(daemon: bool, tmp_path: Path, start: Start) -> None:
-    # Bounded by the number of processes of the machine, should nobody stop it.
-    bound = len(os.listdir("/proc")) + 150
-    process = start(BOMB.replace("BOUND", str(bound)).replace("DAEMON", str(daemon)))
+    # All its processes together read one pipe, a byte before each fork: should nobody stop it, it ends there.
+    process = start(BOMB.replace("DAEMON", str(daemon)))
     outcome, reason = await met(tmp_path, process, processes=20)
     assert (outcome, reason.endswith("processes, 20 are allowed")) == ("processes", True)
     await sweep_run(tmp_path)
@@ -146,7 +162,7 @@ async def test_a_fork_bomb_is_named_and_nothing_of_it_is_left(daemon: bool, tmp_
 
 
 def alive(folder: Path) -> list[int]:
-    found = [(pid, _group.stat(pid)) for pid in Census().carriers(mark_of(folder))]
+    found = [(pid, _process_groups.stat(pid)) for pid in TaggedProcesses().carriers(tag_of(folder))]
     return [pid for pid, each in found if each is not None and each.state not in "ZX"]
 
 
@@ -161,7 +177,7 @@ async def test_a_daemon_that_left_its_group_and_its_environment_is_found(tmp_pat
     process = start(DAEMON)
     await asyncio.to_thread(process.wait)
     await eventually(lambda: alive(tmp_path))
-    assert not _group.members(process.pid), "it is none of the group any more"
+    assert not _process_groups.members(process.pid), "it is none of the group any more"
     assert await sweep_run(tmp_path) >= 1
     await eventually(lambda: not alive(tmp_path))
 
@@ -169,7 +185,7 @@ async def test_a_daemon_that_left_its_group_and_its_environment_is_found(tmp_pat
 async def test_a_worker_that_starts_ends_the_daemons_that_the_one_before_left(tmp_path: Path) -> None:
     folder = tmp_path / "7-1"
     folder.mkdir()
-    argv = command(DAEMON, write=[folder], limits={"mark": mark_of(folder)})
+    argv = command(DAEMON, write=[folder], limits={"mark": tag_of(folder)})
     await asyncio.to_thread(subprocess.run, argv, start_new_session=True, cwd=folder, check=True)
     await eventually(lambda: alive(folder))
     assert await asyncio.to_thread(sweep, tmp_path) == 1
@@ -211,7 +227,7 @@ async def test_a_run_that_gets_nowhere_is_stalled(tmp_path: Path, start: Start) 
 
 
 async def test_a_run_that_makes_requests_or_items_is_not_stalled(tmp_path: Path) -> None:
-    overseer = Overseer(tmp_path, os.getpgid(0), Limits(stalled_seconds=1))
+    overseer = ResourceMonitor(tmp_path, os.getpgid(0), Limits(stalled_seconds=1))
     (tmp_path / "items").mkdir()
     silent = []
     for count in range(6):
@@ -224,7 +240,7 @@ async def test_a_run_that_makes_requests_or_items_is_not_stalled(tmp_path: Path)
 
 
 async def test_statistics_that_are_no_statistics_are_passed_over(tmp_path: Path) -> None:
-    overseer = Overseer(tmp_path, os.getpgid(0), Limits(stalled_seconds=100))
+    overseer = ResourceMonitor(tmp_path, os.getpgid(0), Limits(stalled_seconds=100))
     for words in ("", "[]", "null", '{"stats": 1}', "[" * 100_000):
         (tmp_path / "stats.json").write_text(words)
         assert overseer._stalled() is None

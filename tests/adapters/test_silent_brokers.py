@@ -14,8 +14,8 @@ from experiments.proxy import Fault, Proxy
 from tests.waiting import eventually
 from weft.adapters.brokers import postgres, redis
 from weft.adapters.brokers.postgres import postgres_broker
-from weft.adapters.brokers.redis import RedisWire, redis_broker
-from weft.adapters.brokers.served import ServedBroker
+from weft.adapters.brokers.redis import RedisTransport, redis_broker
+from weft.adapters.brokers.server import ServerBroker
 from weft.errors import BrokerDown
 from weft.ports import Broker
 
@@ -36,7 +36,7 @@ async def is_heard(bell: Broker, worker: Broker, queue: str) -> bool:
 @pytest.mark.parametrize(("kind", "open_broker"), [("postgres", postgres_broker), ("redis", redis_broker)])
 async def test_a_line_that_fell_silent_is_replaced(
     kind: str,
-    open_broker: Callable[[str], ServedBroker],
+    open_broker: Callable[[str], ServerBroker],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,7 +75,7 @@ async def test_a_line_on_which_nobody_answers_does_not_stay_open(monkeypatch: py
         writer.close()
 
     async with await asyncio.start_server(greet_and_fall_silent, "127.0.0.1", 0) as server:
-        wire = RedisWire(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        wire = RedisTransport(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         line = await wire._open_line()
         with pytest.raises(TimeoutError):
             await wire._unblock(7)

@@ -12,12 +12,13 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from tests.adapters.test_priority import process_of
 from tests.cases import for_each
 from tests.executing import Log, attempt
-from tests.spiders import SPIDERS, project, ready
+from tests.spiders import SETTINGS, SHARED, SPIDERS, project, ready
 from tests.waiting import eventually
-from weft.adapters.executors import _group, _zygote, _zygotes
-from weft.adapters.executors._seeing import _to_the_end
+from weft.adapters.executors import _process_groups, _zygote
+from weft.adapters.executors._supervised import _to_the_end
 from weft.adapters.executors.spider import SpiderExecutor
 from weft.errors import Invalid
 from weft.ports import Ended, ReadyCode
@@ -47,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(runs: Path) -> Path:
-    """Of one run, beside those of the others: the walls of a zygote are around all of them."""
+    """Of one run, beside those of the others: the sandbox of a zygote is around all of them."""
     return made(runs / f"{len(list(runs.iterdir()))}-3")
 
 
@@ -112,10 +113,110 @@ async def test_the_order_with_its_arguments_does_not_stay_on_the_disk(
     assert not (folder / "order.json").exists()
 
 
-async def test_code_that_starts_a_thread_is_started_cold_and_the_log_says_so(tmp_path: Path, run: Run) -> None:
+TIMED = """
+import time
+import scrapy
+
+class Timed(scrapy.Spider):
+    name = "timed"
+    began = time.time()
+
+    async def start(self):
+        yield {"began": self.began}
+"""
+
+
+@pytest.mark.parametrize(("settings", "different"), [(SETTINGS, 3), (SHARED, 1)], ids=["usual", "shared"])
+async def test_what_a_module_finds_when_it_is_imported_is_of_its_run_unless_its_project_shares_modules(
+    tmp_path: Path, run: Run, settings: str, different: int
+) -> None:
+    code, log, began = ready(project(tmp_path / "code", spiders=TIMED, settings=settings)), Log(), []
+    for number in (1, 2, 3):
+        folder = made(tmp_path / "runs" / f"{number}-1")
+        await run(folder, code, {"spider": "timed"}, log)
+        began += [item["began"] for item in items_in(folder)]
+    assert len(set(began)) == different
+    assert b"cold start" not in log.data
+
+
+BEFORE_START = """
+import scrapy
+from scrapy.spiders import SitemapSpider
+
+
+class Old(scrapy.Spider):
+    name = "old"
+
+    def start_requests(self):
+        return [scrapy.Request("data:,old", self.seen)]
+
+    def seen(self, response):
+        yield {"seen": response.text}
+
+
+class Child(Old):
+    name = "child"
+
+
+class Adds(Old):
+    name = "adds"
+    start_urls = ["data:,first", "data:,first"]
+    parse = Old.seen
+
+    def start_requests(self):
+        yield from scrapy.Spider.start_requests(self)
+        yield from super().start_requests()
+
+
+class Sitemaps(SitemapSpider):
+    name = "sitemaps"
+    sitemap_urls = ["data:,sitemap"]
+
+    def start_requests(self):
+        for request in super().start_requests():
+            yield request.replace(callback=self.seen)
+
+    seen = Old.seen
+
+
+class Both(Old):
+    name = "both"
+
+    async def start(self):
+        yield scrapy.Request("data:,new", self.seen)
+"""
+
+
+@pytest.fixture(scope="module")
+def code_before_start(tmp_path_factory: pytest.TempPathFactory) -> ReadyCode:
+    return ready(project(tmp_path_factory.mktemp("code"), spiders=BEFORE_START), digest="before-start")
+
+
+@in_one_loop
+@pytest.mark.parametrize(
+    ("spider", "seen", "warnings"),
+    [
+        ("old", ["old"], 1),
+        ("child", ["old"], 1),
+        ("adds", ["first", "first", "old"], 1),
+        ("sitemaps", ["sitemap"], 1),
+        ("both", ["new"], 0),
+    ],
+)
+async def test_start_requests_is_called_where_there_is_no_start_and_the_log_says_so_once(
+    folder: Path, code_before_start: ReadyCode, run_warm: Run, spider: str, seen: list[str], warnings: int
+) -> None:
+    log = Log()
+    ended = await run_warm(folder, code_before_start, {"spider": spider}, log)
+    assert (ended.outcome, sorted(item["seen"] for item in items_in(folder))) == ("succeeded", seen)
+    assert log.data.count(b"defines start_requests()") == warnings
+
+
+async def test_shared_code_that_starts_a_thread_is_started_cold_and_the_log_says_so(tmp_path: Path, run: Run) -> None:
     thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     folder, log = made(tmp_path / "12-3"), Log()
-    ended = await run(folder, ready(project(tmp_path / "code", more=thread)), {"spider": "things"}, log)
+    code = ready(project(tmp_path / "code", settings=SHARED, more=thread))
+    ended = await run(folder, code, {"spider": "things"}, log)
     assert ended.outcome == "succeeded", ended
     assert b"weft: cold start: importing" in log.data
     assert b"starts threads" in log.data
@@ -135,11 +236,11 @@ async def test_a_cancelled_spider_closes_gently_and_its_group_is_empty(
     log = Log()
     doing = asyncio.create_task(run_warm(folder, code, {"spider": "endless"}, log))
     await log.shows(b"ready")
-    group = int((folder / "process").read_text().split()[0])
+    group = await process_of(folder)
     doing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await doing
-    assert not _group.members(group)
+    assert not _process_groups.members(group)
     assert json.loads((folder / "end.json").read_text())["reason"] == "shutdown"
 
 
@@ -151,11 +252,11 @@ async def test_a_spider_that_ignores_the_request_is_killed_after_its_grace(
     work = attempt(folder, {"spider": "stubborn"}, code=code, log=log, grace_seconds=0.5)
     doing = asyncio.create_task(warm.execute(work))
     await log.shows(b"ready")
-    group = int((folder / "process").read_text().split()[0])
+    group = await process_of(folder)
     doing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await doing
-    assert not _group.members(group)
+    assert not _process_groups.members(group)
 
 
 @in_one_loop
@@ -213,7 +314,7 @@ async def test_a_run_whose_zygote_is_killed_ends_and_the_next_one_gets_another(
     await log.shows(b"ready")
     (zygote,) = [task.result() for task in executor._zygotes._all.values()]
     zygote._child.kill()
-    ended = await asyncio.wait_for(doing, 20)
+    ended = await asyncio.wait_for(doing, 60)
     assert (ended.outcome, ended.signal) == ("failed", 9)
     again = await executor.execute(attempt(made(tmp_path / "2-1"), {"spider": "things"}, code=code))
     assert again.outcome == "succeeded"
@@ -222,7 +323,7 @@ async def test_a_run_whose_zygote_is_killed_ends_and_the_next_one_gets_another(
 async def test_zygotes_without_runs_are_let_go_beyond_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: SpiderExecutor
 ) -> None:
-    monkeypatch.setattr(_zygotes, "MOST_IDLE", 1)
+    monkeypatch.setattr(_zygote, "MOST_IDLE", 1)
     folder = project(tmp_path / "code", spiders=SPIDERS)
     for number in range(3):
         work = attempt(made(tmp_path / f"{number}-1"), {"spider": "things"}, code=ready(folder, digest=f"d{number}"))
@@ -237,6 +338,10 @@ async def test_zygotes_without_runs_are_let_go_beyond_a_number(
         ({"spider": "a", "args": ["b"]}, "spider.args is"),
         ({"spider": "a", "args": {"not=a name": 1}}, "spider.args is"),
         ({"spider": "a", "settings": 3}, "spider.settings is 3"),
+        (
+            {"spider": "a", "settings": {"WEFT_GRACE_SECONDS": "soon"}},
+            "the setting WEFT_GRACE_SECONDS is 'soon'; it must be a number",
+        ),
         ({"spider": "a", "isolation": "L9"}, "spider.isolation is 'L9'; it must be L0, L1 or L2"),
         ({"spider": "a", "limits": {"memory": 1}}, "a field of limits is 'memory'"),
     ],

@@ -13,12 +13,12 @@ import msgspec
 
 from tests.agent.starting import AGENT, Run, write_order
 from weft import clock
-from weft.crawl_ports import Counts, Limits
-from weft.crawls.line import receive, send
-from weft.crawls.model import Answer, CrawlTurned, Question
+from weft.crawler.messages import CrawlerReply, CrawlerRequest, CrawlTurnReply
+from weft.crawler.worker_channel import receive_frame, send_frame
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.db.database import Database
-from weft.workers.frontier_pipes import piped
+from weft.ports import Counts, Limits
+from weft.workers.frontier_server import piped
 
 CRAWL = 1
 QUICK = {"DOWNLOAD_DELAY": 0, "RETRY_TIMES": 2}
@@ -32,9 +32,9 @@ class Holder:
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            head, _ = await receive(reader)
-            answer = await self._shared.answer(self._name, msgspec.json.decode(head, type=Question))
-            await send(writer, msgspec.json.encode(answer))
+            head, _ = await receive_frame(reader)
+            answer = await self._shared.answer(self._name, msgspec.json.decode(head, type=CrawlerRequest))
+            await send_frame(writer, msgspec.json.encode(answer))
 
 
 class Shared:
@@ -79,9 +79,9 @@ class Shared:
     async def run(self, name: str, spider: str = "walker", **order: Any) -> Run:
         return await self.end(*await self.begin(name, spider, **order))
 
-    async def answer(self, holder: str, question: Question) -> Answer:
+    async def answer(self, holder: str, question: CrawlerRequest) -> CrawlerReply:
         if question.asked is None:
-            return Answer()
+            return CrawlerReply()
         self.starting.discard(holder)
         if not self.starting:
             self._all_have_asked.set()
@@ -89,7 +89,7 @@ class Shared:
         turned = await self.frontier.turn(CRAWL, holder, question.asked.turn)
         is_hungry = question.asked.hungry and not turned.leases and turned.next_at is not None
         self.hungry = self.hungry | {holder} if is_hungry else self.hungry - {holder}
-        return Answer(turned=CrawlTurned(CRAWL, turned, others_hungry=bool(self.hungry - {holder})))
+        return CrawlerReply(turned=CrawlTurnReply(CRAWL, turned, others_hungry=bool(self.hungry - {holder})))
 
     async def close(self) -> None:
         await self._closing.aclose()

@@ -13,6 +13,9 @@ SPIDER_MODULES = ["shop.spiders"]
 GREETING = os.environ.get("GREETING", "none")
 """
 
+SHARED = SETTINGS + 'WEFT_WARM = "project"\n'
+"""The same, imported once for all runs."""
+
 SPIDERS = '''
 import asyncio
 import decimal
@@ -106,8 +109,15 @@ class Page(scrapy.Spider):
 
     def parse(self, response):
         self.logger.warning("read %s", response.url, extra={"response": response})
+        job = {"spider_name": self.name, "job_id": "job-7", "sizes": {3}, "odd": Unprintable(), "long": "x" * 9_000}
+        self.logger.info("told", extra={"url": "https://shop.example/1", "status": 410, "response": response, **job})
         yield {"title": response.css("title::text").get()}
         raise ValueError("this page is strange")
+
+
+class Unprintable:
+    def __str__(self):
+        raise RuntimeError("nobody may know")
 
 
 class Reactors(scrapy.Spider):

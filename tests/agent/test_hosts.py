@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weft.agent.hosts import Hosts
-from weft.agent.sharing import Sharing
+from weft.agent.run_settings import Sharing
 
 SHARING = Sharing(
     folder="",

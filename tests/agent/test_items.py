@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.agent.starting import Zygote
-from weft.agent.item_json import NotJSON, item_json
-from weft.agent.spool import Spool
+from weft.agent.results import NotJSON, item_json
+from weft.agent.run_folder import Spool
 
 
 def test_what_is_not_json_is_refused_and_named_and_the_rest_is_kept(warm: Zygote) -> None:
@@ -61,7 +61,7 @@ def test_a_disk_that_is_full_closes_the_spider_instead_of_losing_items(warm: Zyg
 def test_a_segment_is_named_by_its_first_item_and_ends_at_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.agent.spool.SEGMENT_BYTES", 100)
+    monkeypatch.setattr("weft.agent.run_folder.SEGMENT_BYTES", 100)
     spool = Spool(tmp_path)
     for n in range(5):
         spool.add(json.dumps({"n": n, "text": "x" * 20}).encode())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agent.starting import Run, Zygote
+from weft.metrics import FETCH_BOUNDS
 
 
 class Site(BaseHTTPRequestHandler):
@@ -40,12 +41,33 @@ def messages(run: Run, logger: str) -> list[dict[str, Any]]:
 def test_records_of_a_page_have_its_address_and_status(warm: Zygote, site: str) -> None:
     run = warm.run("page", args={"url": site})
     (crawled,) = [each for each in messages(run, "scrapy.core.engine") if each["message"].startswith("Crawled")]
-    (warning,) = messages(run, "page")
+    (warning, _) = messages(run, "page")
 
     assert run.items == [{"title": "Hello"}]
     for record in (crawled, warning):
         assert (record["url"], record["status"]) == (site, 200)
         assert (record["spider"], record["run_id"]) == ("page", "r7")
+
+
+def test_statistics_count_by_buckets_how_long_pages_took(warm: Zygote, site: str) -> None:
+    stats = warm.run("page", args={"url": site}).stats["stats"]
+    buckets = {f"weft/fetch_seconds/{bound}" for bound in (*map("{:g}".format, FETCH_BOUNDS), "+Inf")}
+
+    counted = {name: count for name, count in stats.items() if name.startswith("weft/fetch_seconds/")}
+    assert counted.keys() <= buckets
+    assert sum(counted.values()) == stats["response_received_count"] == 1
+    assert stats["weft/fetch_seconds"] > 0
+
+
+def test_what_a_log_call_gives_as_extra_is_kept_in_its_record(warm: Zygote, site: str) -> None:
+    run = warm.run("page", args={"url": site})
+    (told,) = [each for each in messages(run, "page") if each["message"] == "told"]
+    long = told["extra"].pop("long")
+
+    assert told["extra"] == {"spider_name": "page", "job_id": "job-7", "sizes": [3], "odd": "<Unprintable>"}
+    assert (told["url"], told["status"]) == ("https://shop.example/1", 410)
+    assert long == f"{'x' * 8192}… (808 characters more)"
+    assert [each["message"] for each in run.records if "extra" in each] == ["told"]
 
 
 def test_an_error_in_a_callback_is_a_record_with_its_traceback(warm: Zygote, site: str) -> None:

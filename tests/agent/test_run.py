@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.spiders import SETTINGS, write_project
+from tests.agent.spiders import SETTINGS, SHARED, write_project
 from tests.agent.starting import Zygote, run_cold, zygote
 from tests.waiting import eventually
 
@@ -161,11 +161,15 @@ def test_variables_of_a_run_reach_settings_and_modules_that_read_them_at_import(
     assert (next_one["GREETING"], next_one["at_import"], next_one["in_settings"]) == (None, "none", "none")
 
 
-def test_variables_that_every_run_has_do_not_make_it_import_the_project_again(warm: Zygote, tmp_path: Path) -> None:
+def test_a_project_that_shares_its_modules_is_imported_again_for_other_variables_only(tmp_path: Path) -> None:
+    code = write_project(tmp_path / "code", settings=SHARED)
     usual = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "WEFT_VERSION": "1.0"}
 
-    assert not warm.run("world", env=usual).items[0]["imported_here"]
-    assert warm.run("world", env={**usual, "GREETING": "hello"}).items[0]["imported_here"]
+    with zygote(code, tmp_path) as whole:
+        assert not whole.run("world", env=usual).items[0]["imported_here"]
+        (found,) = whole.run("world", env={**usual, "GREETING": "hello"}).items
+    assert found["imported_here"]
+    assert (found["at_import"], found["in_settings"]) == ("hello", "hello")
 
 
 def test_settings_that_name_the_run_know_it_in_a_forked_run_too(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from tests.agent.spiders import write_project
 from tests.conftest import sqlite_copy
 from tests.waiting import eventually
 from weft import clock
-from weft.crawl_ports import DONE, FAILED, SKIPPED
 from weft.db.database import open_database
+from weft.ports import DONE, FAILED, SKIPPED
 
 SPIDERS = """
 import dataclasses

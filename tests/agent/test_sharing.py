@@ -10,8 +10,8 @@ from scrapy.settings import Settings
 
 from tests.cases import for_each
 from weft.agent import run_settings
-from weft.agent.order import Order
-from weft.agent.sharing import SCHEDULER, NoFrontier, Sharing
+from weft.agent.run_folder import Order
+from weft.agent.run_settings import SCHEDULER, NoFrontier, Sharing
 
 POLITE, QUICK = (1.0, 1), (0.0, 8)
 EIGHT_AT_ONCE: dict[str, Any] = {"CONCURRENT_REQUESTS_PER_DOMAIN": 8}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.spiders import SETTINGS, write_project
+from tests.agent.spiders import SETTINGS, SHARED, write_project
 from tests.agent.starting import Zygote, zygote
 from tests.agent.test_run import wait_for
 from tests.waiting import eventually
@@ -58,15 +58,25 @@ def test_a_zygote_that_is_ready_names_its_spiders(warm: Zygote) -> None:
         (NATIVE_THREAD, "importing the project's settings or spiders starts threads outside of Python"),
     ],
 )
-def test_a_project_with_a_reactor_or_threads_is_not_forked(tmp_path: Path, addition: str, why: str) -> None:
-    code = write_project(tmp_path / "code", settings=SETTINGS + addition)
+def test_a_project_that_shares_modules_with_a_reactor_or_threads_is_not_forked(
+    tmp_path: Path, addition: str, why: str
+) -> None:
+    code = write_project(tmp_path / "code", settings=SHARED + addition)
     with zygote(code, tmp_path) as cold:
         assert cold.first == {"unsafe": why}
         assert cold.process.wait(60) == 1
 
 
-def test_a_component_that_installs_a_reactor_is_named(tmp_path: Path) -> None:
-    code = write_project(tmp_path / "code", settings=SETTINGS + 'ITEM_PIPELINES = {"shop.late.Late": 1}')
+@pytest.mark.parametrize("addition", [THREAD, NATIVE_THREAD])
+def test_a_project_that_starts_threads_is_forked_and_each_run_starts_its_own(tmp_path: Path, addition: str) -> None:
+    code = write_project(tmp_path / "code", settings=SETTINGS + addition)
+    with zygote(code, tmp_path) as warm:
+        assert warm.first.get("ready"), warm.first
+        assert len(warm.run("few").items) == 3
+
+
+def test_a_shared_component_that_installs_a_reactor_is_named(tmp_path: Path) -> None:
+    code = write_project(tmp_path / "code", settings=SHARED + 'ITEM_PIPELINES = {"shop.late.Late": 1}')
     (code / "shop" / "late.py").write_text("from twisted.internet import reactor\n")
     with zygote(code, tmp_path) as cold:
         assert cold.first == {"unsafe": "importing shop.late.Late installs a reactor"}

@@ -10,8 +10,8 @@ import aiohttp
 import msgspec
 
 from weft.access.model import EVERYWHERE, Role
-from weft.api.door import open_server
 from weft.app import App
+from weft.http.application import open_server
 
 
 class Answer:

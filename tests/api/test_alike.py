@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.acting import Visitor
 from weft.access.model import Role
-from weft.api.alike import Alike
+from weft.operations.operation import SingleFlight
 from weft.runs.model import NewRun, RunSpec
 
 
@@ -27,7 +27,7 @@ class Source:
 
 
 async def test_who_asks_during_a_read_shares_the_next_one_and_sees_what_happened_before() -> None:
-    alike, source = Alike(), Source()
+    alike, source = SingleFlight(), Source()
     first = asyncio.create_task(alike("all", source.read))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_who_asks_during_a_read_shares_the_next_one_and_sees_what_happened
 
 
 async def test_other_questions_do_not_wait() -> None:
-    alike, slow, quick = Alike(), Source(), Source()
+    alike, slow, quick = SingleFlight(), Source(), Source()
     quick.go.set()
     waiting = asyncio.create_task(alike("slow", slow.read))
     assert await alike("quick", quick.read) == b"0"
@@ -52,7 +52,7 @@ async def test_other_questions_do_not_wait() -> None:
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept() -> None:
-    alike = Alike()
+    alike = SingleFlight()
 
     async def fail() -> bytes:
         raise OSError("gone")
@@ -65,7 +65,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept() -> None:
 
 
 async def test_who_gives_up_does_not_take_the_answer_from_the_others() -> None:
-    alike, source = Alike(), Source()
+    alike, source = SingleFlight(), Source()
     one, other = (asyncio.create_task(alike("all", source.read)) for _ in range(2))
     await asyncio.sleep(0)
     one.cancel()

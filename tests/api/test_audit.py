@@ -14,7 +14,7 @@ from tests.api.walking import WALK, everything
 from tests.conftest import on_sqlite, plain_engine
 from tests.runs.acting import new_run
 from weft.access.model import EVERYWHERE, Role
-from weft.api.v1 import operations
+from weft.http.routes import operations
 
 CHANGES = [each for each in operations() if each.changes and each.audited]
 AFTERWARDS = {"session.issue_token"}

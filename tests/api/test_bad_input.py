@@ -10,7 +10,7 @@ from tests.api.acting import Visitor
 from tests.conftest import on_sqlite
 from tests.growing import TOO_MUCH, growth
 from tests.tasks.scene import keep, noop
-from weft.api.guards import check_depth
+from weft.http.guards import check_depth
 
 JSON = {"Content-Type": "application/json"}
 DEEP = b'{"task": "prices", "params": {"n": ' + b"[" * 1000 + b"]" * 1000 + b"}}"
@@ -24,6 +24,8 @@ BODIES = {
     "bytes that are no text": (b'{"task": "\xff\xfe"}', 400),
     "UTF-16": ('{"task": "prices"}'.encode("utf-16"), 400),
     "half a pair of surrogates": (rb'{"task": "\ud800"}', 400),
+    "a key twice": (b'{"task": "prices", "task": "prices"}', 400),
+    "a key twice inside": (rb'{"task": "prices", "params": {"a": 1, "b": [{"c": 1, "\u0063": 2}]}}', 400),
     "deep nesting": (DEEP, 400),
     "deep nesting of objects": (b'{"params": ' * 5000 + b"1" + b"}" * 5000, 400),
     "a huge body": (b'{"task": "' + b"x" * (1 << 21) + b'"}', 413),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.api.acting import Visitor
 from tests.conftest import on_sqlite
 from tests.crawls.steering import SITE, SKIPS, SPEC, Share, a_crawl
 from weft.access.model import Role
-from weft.crawls.cdxj import place_of
+from weft.crawler.cdxj import location_of
 
 pytestmark = on_sqlite
 
@@ -37,6 +38,27 @@ async def test_a_crawl_is_begun_and_shown_with_how_far_it_is(admin: Visitor) -> 
     assert shown["traps"][0]["pattern"] == "/calendar/{number}"
     assert [each["id"] for each in (await admin.get("/v1/crawls?state=active")).json["items"]] == [1]
     assert (await admin.get("/v1/crawls?state=done")).json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("keeping", "field"),
+    [
+        ({"text": True}, "keeping.text"),
+        ({"markdown": True}, "keeping.markdown"),
+        ({"fields": {"sku": {"jsonpath": "$.sku"}}}, "keeping.fields.sku"),
+    ],
+)
+async def test_a_crawl_that_needs_an_extra_which_is_not_installed_is_refused(
+    admin: Visitor, monkeypatch: pytest.MonkeyPatch, keeping: dict[str, Any], field: str
+) -> None:
+    for package in ("turbohtml", "jsonpath_rfc9535"):
+        monkeypatch.setitem(sys.modules, package, None)
+    refused = await admin.post("/v1/crawls", {"spec": SPEC | {"keeping": keeping}})
+    assert (refused.status, refused.json["field"]) == (422, field)
+    assert "pip install 'weft[text]'" in refused.json["detail"]
+    assert (await admin.get("/v1/crawls")).json["items"] == []
+
+    assert (await admin.post("/v1/crawls", {"spec": SPEC | {"keeping": {"language": True}}})).status == 202
 
 
 @pytest.mark.parametrize(
@@ -117,7 +139,7 @@ async def test_raw_files_are_given_as_they_are_kept(admin: Visitor) -> None:
     assert (await admin.get("/v1/crawls/1/warcs/a.warc.gz")).data == b"raw"
     assert (await admin.get("/v1/crawls/1/cdxj")).data == b"com,a)/ 1 " + PLACE + b"com,b)/ 1 " + PLACE
     joined = (await admin.get("/v1/crawls/1/cdxj?joined_as=site.warc.gz")).data
-    places = [place_of(line) for line in joined.splitlines()]
+    places = [location_of(line) for line in joined.splitlines()]
     assert [(each.offset, each.filename) for each in places] == [("10", "site.warc.gz"), ("7", "site.warc.gz")]
     assert (await admin.get("/v1/crawls/1/warcs/c.warc.gz")).status == 404
     assert (await admin.get("/v1/crawls/1/warcs/..%2f..%2fsecret")).status == 404

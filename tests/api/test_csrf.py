@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -11,18 +12,18 @@ from tests.api.acting import Visitor
 from tests.api.people import Person
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
-from weft.api.operation import Operation
-from weft.api.v1 import operations
+from weft.http.routes import operations
+from weft.operations.operation import Operation
 
 CHANGING = [each for each in operations() if each.changes and "user" in each.callers]
 IN_SESSION = [each for each in CHANGING if each.needs is not None]
 
 
-def address(operation: Operation) -> str:
+def address(operation: Operation[Any]) -> str:
     return re.sub(r"{\w+(?::\w+)?}", "1", operation.path)
 
 
-def body_of(operation: Operation) -> object:
+def body_of(operation: Operation[Any]) -> object:
     return operation.example_body if operation.body is not None else None
 
 

@@ -10,8 +10,8 @@ import pytest_asyncio
 from tests.api.acting import Visitor, visiting
 from tests.cases import for_each
 from tests.conftest import on_sqlite
-from weft.api.demo import site, slug
 from weft.app import App
+from weft.demo import site, slug
 
 pytestmark = on_sqlite
 

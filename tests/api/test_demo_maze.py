@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.api.acting import Visitor, visiting
 from tests.conftest import on_sqlite
-from weft.api import demo_maze as maze
+from weft import demo as maze
 from weft.app import App
 
 pytestmark = on_sqlite
@@ -26,7 +26,7 @@ def rooms_by_links() -> tuple[set[int], set[str]]:
     """The rooms that links lead to from the entrance, and the other addresses that are met on the way."""
     reached, others, waiting = {1}, set[str](), [1]
     while waiting:
-        for path, _ in maze._ways(waiting.pop()):
+        for path, _ in maze._room_links(waiting.pop()):
             found = re.fullmatch(r"/demo/maze/room/(\d+)/", urlsplit(path).path)
             number = 1 if path == "/demo/maze/" else int(found[1]) if found else 0
             if not 0 < number <= maze.ROOMS:
@@ -47,7 +47,7 @@ async def test_every_room_is_reached_from_the_entrance(reader: Visitor) -> None:
 
 async def test_links_of_rooms_lead_to_pages_but_for_those_that_are_walled_up(reader: Visitor) -> None:
     for number in (1, 3, 5, 50, 100, 101):
-        for path, words in maze._ways(number):
+        for path, words in maze._room_links(number):
             answer = await reader.get(path)
             assert answer.status == (404 if words == "A way that was walled up" else 200), path
 

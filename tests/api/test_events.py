@@ -13,13 +13,12 @@ from tests.api.listening import listening
 from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import submit, submit_many
 from tests.waiting import eventually
-from weft import events
+from weft import event_stream, events
 from weft.access.model import Role
-from weft.api import streams
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.events import Fact
-from weft.live import tail
+from weft.operations import streams
 
 
 async def happen(visitor: Visitor, *facts: Fact) -> None:
@@ -57,7 +56,7 @@ async def test_a_page_is_filtered(admin: Visitor) -> None:
 
 @on_sqlite
 async def test_a_page_that_finds_little_says_where_to_go_on(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.api.v1.events.WINDOW", 3)
+    monkeypatch.setattr("weft.operations.events.WINDOW", 3)
     await happen(admin, fact(), *[fact("other")] * 6)
     page, pages = (await admin.get("/v1/events/history?project=shop")).json, 1
     while page["next"]:
@@ -68,7 +67,7 @@ async def test_a_page_that_finds_little_says_where_to_go_on(admin: Visitor, monk
 
 
 async def test_all_events_of_a_run_are_found_at_once(admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.api.v1.events.WINDOW", 3)
+    monkeypatch.setattr("weft.operations.events.WINDOW", 3)
     await happen(admin, fact(), *[fact(run_id=2)] * 6, fact(kind="run_started"), *[fact(run_id=3)] * 6)
     page = (await admin.get("/v1/events/history?run_id=1&project=shop")).json
     assert [event["kind"] for event in page["items"]] == ["run_started", "run_queued"]
@@ -217,7 +216,7 @@ async def test_a_silent_stream_says_that_it_lives_and_where_it_is(
 async def test_a_listener_that_is_too_slow_is_sent_away_and_may_come_back(
     admin: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail, "MOST_WAITING", 2)
+    monkeypatch.setattr(event_stream, "MOST_WAITING", 2)
     follower = admin.app.tail.follow("0")
     await happen(admin, fact())
     assert len((await anext(follower)).told) == 1

@@ -8,7 +8,7 @@ from tests.runs.acting import Hand
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
 from weft.tasks.model import Task
-from weft.workers.protocol import Beat
+from weft.workers.protocol import Heartbeat
 
 
 async def listed(visitor: Visitor, query: str, limit: int = 2) -> list[str]:
@@ -78,7 +78,7 @@ async def test_a_filter_of_tasks_that_is_wrong_is_refused(admin: Visitor, wrong:
 async def test_workers_are_listed_by_state_and_label(admin: Visitor) -> None:
     await Hand.join(admin.app, "one", ["eu", "browser"])
     two = await Hand.join(admin.app, "two", ["eu"])
-    await admin.app.protocol.heartbeat(two.id, Beat(state="draining", running=0, done=0))
+    await admin.app.protocol.heartbeat(two.id, Heartbeat(state="draining", running=0, done=0))
     for query, expected in (
         ("", ["one", "two"]),
         ("label=eu", ["one", "two"]),

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 
-from tests.api.acting import Visitor, visiting
+import pytest
+
+from tests.api.acting import Answer, Visitor, visiting
 from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import new_run
+from tests.waiting import eventually
+from tests.workers.test_full_disk import fill, mounted
 from weft.access.model import Role
+from weft.config import load
+from weft.db import sqlite
 
 
 async def test_health_needs_no_key(nobody: Visitor) -> None:
@@ -37,6 +47,35 @@ async def test_a_gateway_that_cannot_keep_logs_is_ready_and_tells_why(another_ap
     }
 
 
+@on_sqlite
+@pytest.mark.parametrize("least_free", [sqlite.LEAST_FREE_BYTES, 0], ids=["room is counted", "a write is tried"])
+async def test_a_gateway_is_not_ready_while_its_disk_is_full(
+    another_app: OpenApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_free: int
+) -> None:
+    monkeypatch.setattr(sqlite, "LEAST_FREE_BYTES", least_free)
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with mounted(folder):
+        app = await another_app(data_dir=str(folder), database="")
+        async with visiting(app) as nobody:
+            admin = await nobody.with_role(Role.ADMIN)
+            submit = partial(admin.post, "/v1/runs", {"project": "shop", "kind": "noop"})
+            assert ((await submit()).status, (await nobody.get("/readyz")).status) == (202, 200)
+            ballast = fill(folder)
+            assert (await eventually(partial(answered, submit, 503))).json["code"] == "database_down"
+            answer = await eventually(partial(answered, partial(nobody.get, "/readyz"), 503))
+            assert (answer.json["status"], "full" in answer.json["checks"]["database"]) == ("not ready", True)
+            assert (await nobody.get("/healthz")).status == 200
+            ballast.unlink()
+            assert ((await submit()).status, (await nobody.get("/readyz")).status) == (202, 200)
+        await app.close()
+
+
+async def answered(ask: Callable[[], Awaitable[Answer]], status: int) -> Answer | None:
+    answer = await ask()
+    return answer if answer.status == status else None
+
+
 async def test_a_call_without_a_key_is_told_how_to_send_one(nobody: Visitor) -> None:
     answer = await nobody.get("/v1/runs")
     assert answer.status == 401
@@ -54,6 +93,28 @@ async def test_a_revoked_key_is_refused(admin: Visitor) -> None:
 async def test_another_host_is_not_served(admin: Visitor) -> None:
     answer = await admin.get("/v1/runs", headers={"Host": "evil.test"})
     assert (answer.status, answer.json["code"]) == (421, "wrong_host")
+
+
+@on_sqlite
+@pytest.mark.parametrize("host", ["scrapyd1", "10.1.2.3"])
+async def test_the_refusal_of_a_host_says_how_to_allow_it(another_app: OpenApp, tmp_path: Path, host: str) -> None:
+    async with visiting(await another_app()) as visitor:
+        answer = await visitor.get("/healthz", headers={"Host": f"{host}:6800"})
+        assert answer.status == 421
+        told = answer.json["detail"]
+    [in_environment] = re.findall(r"WEFT_ALLOWED_HOSTS=(\S+)", told)
+    [in_file] = re.findall(r'allowed_hosts = "\S+"', told)
+    file = tmp_path / "weft.toml"
+    file.write_text(f"{in_file}\n")
+    assert load(file=file, environment={}).config.allowed_hosts == host
+    assert load(environment={"WEFT_ALLOWED_HOSTS": in_environment}, search=False).config.allowed_hosts == host
+    async with visiting(await another_app(allowed_hosts=in_environment)) as visitor:
+        assert (await visitor.get("/healthz", headers={"Host": f"{host}:6800"})).status == 200
+
+
+async def test_a_host_that_is_no_name_is_not_told_back_as_a_setting(admin: Visitor) -> None:
+    told = (await admin.get("/healthz", headers={"Host": 'a" b'})).json["detail"]
+    assert "WEFT_ALLOWED_HOSTS=NAME in" in told
 
 
 async def test_every_answer_has_a_request_id_and_the_security_headers(admin: Visitor) -> None:

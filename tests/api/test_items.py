@@ -64,6 +64,14 @@ async def test_things_are_found_by_what_they_are(app: App, admin: Visitor) -> No
     assert history["thing"]["seen"] == 2
 
 
+@pytest.mark.parametrize("name", ["where", "contains"])
+async def test_a_field_that_is_named_twice_in_a_condition_is_refused(app: App, admin: Visitor, name: str) -> None:
+    run = await crawl(app, {"id": "1"})
+    for address in ("/v1/datasets/shop/quotes/things", f"/v1/runs/{run.run_id}/items"):
+        answer = await admin.get(f"{address}?{name}=" + quote('{"id": "2", "id": "1"}'))
+        assert (answer.status, answer.json["field"]) == (422, name), address
+
+
 async def test_a_dataset_counts_what_is_in_it(app: App, admin: Visitor) -> None:
     await crawl(app, {"n": 1}, {"n": 1}, {"n": 2})
     shown = (await admin.get("/v1/datasets/shop/quotes")).json
@@ -100,10 +108,10 @@ async def test_what_is_asked_wrongly_is_refused(app: App, admin: Visitor, query:
     [["a", "b", "c"], ["1", "1", "9" * 19], ["1", "9" * 10, "1"], ["1", "1"], 7, ["-1", "0", "0"], ["²", "0", "0"]],
 )
 async def test_a_cursor_that_nobody_gave_is_refused(app: App, admin: Visitor, place: Any) -> None:
-    from weft.api.paging import cursor
+    from weft.operations.paging import encode_cursor
 
     spider = await crawl(app, {"n": 1})
-    after = cursor(place if isinstance(place, int) else tuple(place))
+    after = encode_cursor(place if isinstance(place, int) else tuple(place))
     assert (await admin.get(f"/v1/runs/{spider.run_id}/items?after={after}")).status == 422
 
 

@@ -12,6 +12,7 @@ from tests.conftest import on_sqlite
 from tests.intake.letter_making import REASON, deployed, kept, written
 from weft.access.model import Role
 from weft.app import App
+from weft.redaction import MASK
 
 pytestmark = on_sqlite
 
@@ -29,13 +30,28 @@ async def test_a_letter_is_seen_edited_and_resubmitted(app: App, admin: Visitor)
     letter = await kept(app)
     seen = await admin.get(f"/v1/letters/{letter}")
     assert (seen.json["reason"], seen.json["state"], seen.json["body_encoding"]) == (REASON, "dead", "utf-8")
-    assert (seen.json["body"].encode(), seen.headers["ETag"]) == (written(priority=-5000), '"1"')
+    assert (seen.json["body"].encode(), seen.headers["ETag"]) == (written(priority=1.5), '"1"')
     changed = await edited(admin, letter, written().decode(), headers={"If-Match": seen.headers["ETag"]})
     assert (changed.json["original"], changed.json["body"]) == (seen.json["body"], written().decode())
     done = await admin.post(f"/v1/letters/{letter}/resubmit", headers={"If-Match": changed.headers["ETag"]})
     assert (done.status, done.json["refused"], done.json["letter"]["state"]) == (200, None, "resubmitted")
     assert (await admin.get(f"/v1/runs/{done.json['run_id']}")).json["project"] == "shop"
     assert (await admin.get(f"/v1/letters/{letter}")).json["run_id"] == done.json["run_id"]
+
+
+async def test_operators_see_no_secret_of_a_letter_and_keep_it_in_an_edit(app: App, admin: Visitor) -> None:
+    body = written(args={"password": "hush-hush", "country": "de"}, priority=1.5)
+    letter = await kept(app, body, headers={"X-Api-Key": "hush-hush", "priority": 3})
+    seen = await admin.get(f"/v1/letters/{letter}")
+    assert seen.json["headers"] == {"X-Api-Key": MASK, "priority": "3"}
+    changed = await edited(admin, letter, seen.json["body"].replace("1.5", "7"))
+    assert (changed.status, changed.json["edited"]) == (200, True)
+    for answer in (seen, changed, await admin.get(f"/v1/letters/{letter}")):
+        assert b"hush" not in answer.data
+        assert MASK in answer.json["body"]
+    assert msgspec.json.decode((await app.letters.get(letter)).body) == msgspec.json.decode(body) | {"priority": 7}
+    moved = await edited(admin, letter, seen.json["body"].replace("password", "note"))
+    assert (moved.status, moved.json["field"]) == (422, "note")
 
 
 async def test_the_new_reason_is_told_where_a_letter_is_refused_again(app: App, admin: Visitor) -> None:

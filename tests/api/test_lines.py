@@ -22,13 +22,13 @@ from cryptography.x509.oid import NameOID
 
 from tests.api.acting import Visitor, visiting
 from tests.conftest import OpenApp, on_sqlite
-from weft.api import lines
-from weft.api.door import is_loopback, refuse_open_door
-from weft.api.problems import Refused
-from weft.api.rates import Rates
 from weft.app import App
 from weft.config import Config
 from weft.errors import Misconfigured
+from weft.http import server
+from weft.http.application import is_loopback, refuse_plain_http
+from weft.http.limits import RateLimit
+from weft.operations.problems import RequestRefused
 
 
 async def said_to(visitor: Visitor, text: bytes) -> bytes:
@@ -46,9 +46,9 @@ async def said_to(visitor: Visitor, text: bytes) -> bytes:
 
 @pytest.fixture
 def hurry() -> Iterator[None]:
-    before, lines.HEAD_SECONDS = lines.HEAD_SECONDS, 0.2
+    before, server.HEAD_SECONDS = server.HEAD_SECONDS, 0.2
     yield
-    lines.HEAD_SECONDS = before
+    server.HEAD_SECONDS = before
 
 
 @on_sqlite
@@ -132,10 +132,10 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(another_ap
 
 def test_a_bucket_fills_with_time() -> None:
     at = [0.0]
-    rates = Rates(2.0, now=lambda: at[0])
+    rates = RateLimit(2.0, now=lambda: at[0])
     for _ in range(4):
         rates.check("me")
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         rates.check("me")
     rates.check("you")
     at[0] = 0.5
@@ -146,15 +146,15 @@ def test_a_bucket_fills_with_time() -> None:
 def test_other_addresses_than_our_own_need_tls(host: str) -> None:
     config = Config(host=host)
     with pytest.raises(Misconfigured, match="needs TLS"):
-        refuse_open_door(config)
+        refuse_plain_http(config)
     for told in ({"tls_certificate": "c.pem"}, {"trusted_proxies": "10.0.0.0/8"}, {"allow_plain_http": True}):
-        refuse_open_door(replace(config, **told))
+        refuse_plain_http(replace(config, **told))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_this_machine_needs_no_tls(host: str) -> None:
     assert is_loopback(host)
-    refuse_open_door(Config(host=host))
+    refuse_plain_http(Config(host=host))
 
 
 @pytest.fixture

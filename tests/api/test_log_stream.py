@@ -9,7 +9,7 @@ from tests.api.listening import listening
 from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
 from weft.access.model import Role
-from weft.api import streams
+from weft.operations import streams
 
 
 async def test_a_log_is_heard_to_its_end_and_gone_on_with_after_an_interruption(admin: Visitor) -> None:

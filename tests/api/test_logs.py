@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -12,7 +17,7 @@ from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
 from weft.access.model import Role
 from weft.app import App
-from weft.runs.log_shelf import keep_log
+from weft.logs.storage import store_log
 
 pytestmark = on_sqlite
 
@@ -39,7 +44,7 @@ async def ended_with(app: App, log: bytes) -> str:
     hand = await Hand.join(app)
     lease = await hand.lease_one()
     key = f"logs/{run_id}/1.log"
-    await keep_log(app.blobs, key, len(log), lambda start, size: log[start : start + size])
+    await store_log(app.blobs, key, len(log), lambda start, size: log[start : start + size])
     await hand.end(lease, log_key=key, log_bytes=len(log))
     return f"/v1/runs/{run_id}/log"
 
@@ -76,6 +81,12 @@ async def test_a_log_is_searched_on_the_server(admin: Visitor) -> None:
     assert await messages("text=nowhere") == []
 
 
+async def test_no_pattern_holds_a_search_of_a_log(admin: Visitor) -> None:
+    path = await ended_with(admin.app, said("a" * 5_000 + "!") + said("aaa"))
+    found = (await admin.get(f"{path}?format=jsonl&regex={quote('(a+)+$')}")).data.splitlines()
+    assert [json.loads(line)["message"] for line in found] == ["aaa"]
+
+
 @pytest.mark.parametrize(
     ("query", "field"), [("level=LOUD", "level"), ("regex=(", "regex"), ("tail=0", "tail"), ("format=pdf", "format")]
 )
@@ -100,7 +111,59 @@ async def test_a_log_of_many_segments_is_told_whole_and_its_end_alone(admin: Vis
     run_id = path.split("/")[3]
     await admin.app.blobs.delete(f"logs/{run_id}/1/000000.gz")  # so that reading it would show
     assert (await admin.get(f"{path}?tail=2")).data.splitlines()[-1].endswith(b"page 29999")
-    assert (await admin.get(path)).status == 404
+    assert b"ERROR: 1048576 bytes of this log are damaged" in (await admin.get(path)).data
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut off": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "empty": lambda file: os.truncate(file, 0),
+    "of zeros": lambda file: file.write_bytes(bytes(1000)),
+    "overwritten": lambda file: file.write_bytes(file.read_bytes()[:5000] + b"x" * 5000),
+    "of another log": lambda file: file.write_bytes(gzip.compress(b"of another\n" * 100_000)),
+    "gone": Path.unlink,
+}
+
+
+async def test_a_damaged_log_is_told_as_far_as_it_can_be_read_and_says_what_is_damaged(admin: Visitor) -> None:
+    log = b"".join(said(f"page {number}") for number in range(30_000))
+    path = await ended_with(admin.app, log)
+    folder = admin.app.config.folder / "blobs" / "logs" / path.split("/")[3] / "1"
+    asked = ("/lines?limit=100", "/errors", "?tail=5", "/lines?text=page", "/lines?after=14000", "/lines?level=ERROR")
+    for place, (what, harm) in enumerate(DAMAGES.items()):
+        number, far_from_it = place % 3, (20_000, 29_990, 5)[place % 3]
+        file = folder / f"{number:06}.gz"
+        sound = file.read_bytes()
+        harm(file)
+        shown = (await admin.get(path)).data
+        assert b"[weft] ERROR: " in shown, what
+        assert b"bytes of this log are damaged and cannot be shown" in shown, what
+        assert f"page {far_from_it}\n".encode() in shown, what
+        assert len((await admin.get(f"{path}?format=raw")).data) == len(log), what
+        page = (await admin.get(f"{path}/lines?around={far_from_it}&limit=3")).json
+        assert (far_from_it, f"page {far_from_it - 1}") in [(e["line"], e["message"]) for e in page["items"]], what
+        for query in asked:
+            assert (await admin.get(path + query)).status == 200, (what, query)
+        file.write_bytes(sound)
+    assert (await admin.get(f"{path}?format=raw")).data == log
+
+
+async def test_a_log_without_its_index_is_told_whole_with_a_mark_at_its_end(admin: Visitor) -> None:
+    log = b"".join(said(f"page {number}") for number in range(20_000))
+    path = await ended_with(admin.app, log)
+    folder = admin.app.config.folder / "blobs" / "logs" / path.split("/")[3] / "1"
+    for harm in (lambda: (folder / "index").write_bytes(b'{"segments": [[1'), (folder / "index").unlink):
+        harm()
+        raw = (await admin.get(f"{path}?format=raw")).data
+        assert raw.startswith(log)
+        assert b"the index of this log is damaged" in raw[len(log) :]
+        assert (await admin.get(f"{path}/lines?around=20000")).json["items"][-1]["level"] == "ERROR"
+    os.truncate(folder / "000000.gz", 1000)
+    text = (await admin.get(path)).data
+    assert text.count(b" [weft] ERROR: ") == 2
+    assert b"page 19999" in text
+    for each in folder.iterdir():
+        each.unlink()
+    assert b"ERROR: this log is missing" in (await admin.get(path)).data
 
 
 async def test_records_are_streamed_as_text_or_as_json(admin: Visitor) -> None:
@@ -146,6 +209,7 @@ async def test_a_line_is_told_as_plain_text_and_no_longer_than_asked(admin: Visi
         "message": "<b>red \\u202e\\x07</b>",
         "exception": "Trace\nback\\x00",
         "more": 0,
+        "fields": {},
     }
     assert (items[1]["message"], items[1]["more"], items[1]["level"]) == ("x" * 50, 49, "")
 

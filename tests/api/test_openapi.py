@@ -15,11 +15,11 @@ import msgspec
 from tests.api.acting import Visitor
 from tests.cases import for_each
 from tests.conftest import on_sqlite
-from weft.api.docs_page import curl, page_of
-from weft.api.openapi import document
-from weft.api.operation import PROBLEMS, Operation
-from weft.api.problems import TITLES
-from weft.api.v1 import operations
+from weft.http.docs_page import curl, page_of
+from weft.http.openapi import document
+from weft.http.routes import operations
+from weft.operations.operation import PROBLEMS, Operation
+from weft.operations.problems import TITLES
 
 EVERY = operations()
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "api.md"
@@ -34,7 +34,7 @@ for_each_operation = for_each("operation", EVERY, ids=lambda each: each.name)
 
 
 @for_each_operation
-def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation) -> None:
+def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation[Any]) -> None:
     has_answer = operation.answer is not None or operation.media_type != "application/json"
     assert (operation.example is not None) == has_answer, f"{operation.name}: example= is for what is answered"
     if operation.answer is not None:
@@ -42,14 +42,14 @@ def test_an_answer_is_shown_by_an_example_of_its_type(operation: Operation) -> N
 
 
 @for_each_operation
-def test_a_body_is_shown_by_an_example_of_its_type(operation: Operation) -> None:
+def test_a_body_is_shown_by_an_example_of_its_type(operation: Operation[Any]) -> None:
     assert (operation.example_body is not None) == (operation.body is not None), operation.name
     if operation.body is not None:
         msgspec.json.decode(msgspec.json.encode(operation.example_body), type=operation.body)
 
 
 @for_each_operation
-def test_every_status_is_declared(operation: Operation) -> None:
+def test_every_status_is_declared(operation: Operation[Any]) -> None:
     described = described_api()["paths"][re.sub(r":\w+}", "}", operation.path)][operation.method.lower()]
     declared = {int(status) for status in described["responses"]}
     assert declared >= set(PROBLEMS)
@@ -97,12 +97,12 @@ async def test_the_document_and_the_page_need_no_key(nobody: Visitor) -> None:
 
 def test_a_field_is_described_by_the_text_under_it() -> None:
     schemas = described_api()["components"]["schemas"]
-    assert schemas["RunBody"]["properties"]["name"]["description"].startswith("What lists call a run of a kind")
-    assert schemas["RunBody"]["properties"]["not_before"]["description"].startswith("When it may start")
-    assert schemas["Window"]["properties"]["to"]["description"].startswith("The moment after the last")
+    assert schemas["RunInput"]["properties"]["name"]["description"].startswith("Name of a run of a kind in lists")
+    assert schemas["RunInput"]["properties"]["not_before"]["description"].startswith("When it may start")
+    assert schemas["BackfillInput"]["properties"]["to"]["description"].startswith("The moment after the last")
     parameters = described_api()["paths"]["/v1/runs/{run_id}/log"]["get"]["parameters"]
     [attempt] = [each for each in parameters if each["name"] == "attempt"]
-    assert attempt["schema"]["description"] == "The newest unless told."
+    assert attempt["schema"]["description"] == "Default: the newest."
 
 
 class Tags(HTMLParser):
@@ -153,7 +153,7 @@ def test_the_reference_has_every_code_of_a_problem() -> None:
     assert found == expected, "docs/reference/api.md should have these rows:\n" + "\n".join(expected)
 
 
-def row(each: Operation) -> str:
+def row(each: Operation[Any]) -> str:
     role = each.needs.label if each.needs is not None else "none"
     by = "" if each.callers == {"user", "key"} else f" ({', '.join(sorted(each.callers))} only)"
     return f"| `{each.method}` | `{each.path}` | {role}{by} | {each.summary} |"

@@ -15,26 +15,26 @@ from tests.api.test_sockets import connected
 from tests.conftest import OpenApp
 from tests.waiting import eventually
 from weft.access.model import Role
-from weft.api.places import Places, seated
-from weft.api.problems import Refused
-from weft.api.v1 import operations
 from weft.app import App
+from weft.http.limits import ConcurrencyLimit, limited
+from weft.http.routes import operations
+from weft.operations.problems import RequestRefused
 
 on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 RUN: dict[str, Any] = {"project": "shop", "kind": "noop"}
 
 
-def code_for(places: Places, caller: str) -> str:
+def code_for(places: ConcurrencyLimit, caller: str) -> str:
     try:
         with places.taken(caller):
             return "a place"
-    except Refused as problem:
+    except RequestRefused as problem:
         return f"{problem.code}, in {problem.retry_after_seconds} s"
 
 
 def test_one_caller_gets_half_of_the_places_and_all_together_get_the_rest() -> None:
-    places = Places(4)
+    places = ConcurrencyLimit(4)
     with places.taken("me"), places.taken("me"):
         assert code_for(places, "me") == "too_many_requests, in 1 s"
         with places.taken("you"), places.taken("she"):
@@ -43,14 +43,14 @@ def test_one_caller_gets_half_of_the_places_and_all_together_get_the_rest() -> N
 
 
 def test_a_place_is_free_again_after_an_error() -> None:
-    places = Places(1)
+    places = ConcurrencyLimit(1)
     with pytest.raises(RuntimeError), places.taken("me"):
         raise RuntimeError
     assert code_for(places, "me") == "a place"
 
 
 def test_without_a_limit_there_is_a_place_for_everybody() -> None:
-    places = Places(0)
+    places = ConcurrencyLimit(0)
     with places.taken("me"), places.taken("me"):
         assert code_for(places, "me") == "a place"
 
@@ -81,7 +81,7 @@ async def test_who_reads_and_who_asks_for_health_is_answered_while_changes_have_
 
 
 def test_health_and_workers_need_no_place() -> None:
-    offered = seated(operations(), 1, Places(1))
+    offered = limited(operations(), 1, ConcurrencyLimit(1))
     free = [new.name for old, new in zip(operations(), offered, strict=True) if old is new]
     nouns = {"health", "docs", "worker"}
     assert [name for name in free if name.partition(".")[0] not in nouns] == ["session.start", "session.first"]

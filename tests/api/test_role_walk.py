@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,15 +17,13 @@ from tests.api.walking import OPEN, WALK, Step, everything
 from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
-from weft.api.call import Call
-from weft.api.callers import Callers
-from weft.api.gateway import Gateway
-from weft.api.guards import Hosts
-from weft.api.operation import Operation, Operations
-from weft.api.places import Places
-from weft.api.rates import Rates
-from weft.api.server import Server
-from weft.api.v1 import operations
+from weft.http.authentication import Authenticator
+from weft.http.gateway import Gateway
+from weft.http.guards import AllowedHosts
+from weft.http.limits import ConcurrencyLimit, RateLimit
+from weft.http.routes import operations
+from weft.http.server import Server
+from weft.operations.operation import Call, Operation, Operations
 
 EVERY = operations()
 OWN, FOREIGN = "shop", "foreignbank"
@@ -46,12 +45,12 @@ async def crowd(nobody: Visitor) -> AsyncIterator[Crowd]:
     yield Crowd(nobody, here, {role: await nobody.with_role(role, EVERYWHERE) for role in Role})
 
 
-def of_noun(noun: str) -> list[Operation]:
+def of_noun(noun: str) -> list[Operation[Any]]:
     return [each for each in EVERY if each.name.partition(".")[0] == noun]
 
 
 @for_each("operation", EVERY, ids=lambda each: each.name)
-def test_the_walk_knows_every_operation(operation: Operation) -> None:
+def test_the_walk_knows_every_operation(operation: Operation[Any]) -> None:
     if operation.needs is None:
         assert operation.name in OPEN, f"{operation.name} needs no role; should really anybody call it?"
     elif "key" in operation.callers:
@@ -76,7 +75,7 @@ async def test_nobody_may_do_more_than_their_role(crowd: Crowd, noun: str) -> No
     assert not wrong, "\n".join(wrong)
 
 
-async def walked(crowd: Crowd, operation: Operation, step: Step) -> list[str]:
+async def walked(crowd: Crowd, operation: Operation[Any], step: Step) -> list[str]:
     wrong = await answered(crowd.nobody, operation, step, OWN, expected=False, who="nobody")
     needed = step.role or operation.needs
     assert needed is not None
@@ -97,7 +96,7 @@ async def walked(crowd: Crowd, operation: Operation, step: Step) -> list[str]:
 
 
 async def answered(
-    visitor: Visitor, operation: Operation, step: Step, project: str, *, expected: bool, who: str
+    visitor: Visitor, operation: Operation[Any], step: Step, project: str, *, expected: bool, who: str
 ) -> list[str]:
     path, body = await step.prepared(visitor.app, operation.path, project)
     before = None if expected else await everything(visitor.app, but=TELLING)
@@ -114,7 +113,7 @@ async def answered(
     return []
 
 
-async def not_for_keys(crowd: Crowd, operation: Operation) -> list[str]:
+async def not_for_keys(crowd: Crowd, operation: Operation[Any]) -> list[str]:
     """What only people in a session or workers may call, no key may, whatever its role."""
     path = re.sub(r"{\w+(?::\w+)?}", "1", operation.path)
     wrong = []
@@ -154,8 +153,8 @@ async def hasty(call: Call) -> None:
 async def test_what_is_done_before_it_was_allowed_is_not_done(crowd: Crowd) -> None:
     app, operations = crowd.nobody.app, Operations("hasty")
     operations.post("/hasty", needs=Role.ADMIN)(hasty)
-    hosts = Hosts({"127.0.0.1"})
-    server = Server(Gateway(app, operations.all, Callers(app, hosts), hosts, Rates(0), Places(0)))
+    hosts = AllowedHosts({"127.0.0.1"})
+    server = Server(Gateway(app, operations.all, Authenticator(app, hosts), hosts, RateLimit(0), ConcurrencyLimit(0)))
     port = await server.start("127.0.0.1", 0)
     before = await everything(app)
     try:

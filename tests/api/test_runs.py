@@ -11,8 +11,8 @@ from tests.tasks.scene import keep, noop
 from tests.waiting import eventually
 from weft.access.model import Role
 from weft.cli.output import as_json
-from weft.documents.runs import run_document
-from weft.documents.tasks import task_document
+from weft.operations.runs import run_document
+from weft.operations.tasks import task_document
 from weft.runs.model import Retry
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -181,7 +181,14 @@ async def test_runs_are_found_by_what_they_are(admin: Visitor) -> None:
 async def test_counts_tell_only_of_the_projects_of_the_caller(nobody: Visitor) -> None:
     await nobody.app.runs.submit([new_run(project="shop"), new_run(project="bank")])
     viewer = await nobody.with_role(Role.VIEWER, "shop")
-    assert (await viewer.get("/v1/runs/counts")).json == {"ready": 1, "waiting": 0, "running": 0, "ended": {}}
+    assert (await viewer.get("/v1/runs/counts")).json == {
+        "ready": 1,
+        "held": 0,
+        "waiting": 0,
+        "paused": 0,
+        "running": 0,
+        "ended": {},
+    }
     assert (await viewer.get("/v1/runs/counts?project=bank")).status == 403
     hand = await Hand.join(nobody.app)
     for lease in await hand.lease():

@@ -13,7 +13,7 @@ from tests.tasks.scene import NOON, keep, noop
 from weft.access.model import Role
 from weft.clock import iso, seconds
 from weft.db import schema
-from weft.tasks import schedule_store
+from weft.tasks import list_store
 
 ADDRESS = "/v1/schedules/shop/prices"
 DAILY = {"schedule": "30 2 * * *"}
@@ -73,6 +73,23 @@ async def test_a_schedule_is_shown_with_what_lies_ahead_and_what_came_of_it(admi
     alone = {"ticks", "times", "gaps"}
     listed = {name: value for name, value in told.items() if name not in alone}
     assert (await admin.get("/v1/schedules")).json["items"] == [listed]
+
+
+@pytest.mark.parametrize("late", [0, 0.0004, 0.0012])
+async def test_no_two_ticks_are_told_by_one_moment_where_an_interval_goes_on_after_the_clock_was_set_back(
+    admin: Visitor, noon: SetClock, late: float
+) -> None:
+    schedule = {"when": "@every 5s", "overlap": "allow"}
+    made = await admin.call("PUT", "/v1/tasks/shop/prices", {"kind": "noop", "schedule": schedule})
+    assert made.status in (200, 201), made.json
+    noon.forward(late)
+    for step in (5, 5, 5, 1, -11, 5, 5, 5, 1, -11, 5, 5):
+        noon.forward(step)
+        await admin.app.scheduler.tick()
+    told = [each["fire_at"] for each in (await admin.get(ADDRESS)).json["ticks"]]
+    assert len(told) == len(set(told)) == 8, told
+    runs = [each["fire_at"] for each in (await admin.get("/v1/runs?project=shop")).json["items"]]
+    assert sorted(runs) == sorted(told)
 
 
 async def test_the_last_tick_is_the_newest_of_its_own_task(admin: Visitor) -> None:
@@ -185,8 +202,8 @@ async def test_lists_have_each_schedule_once_and_in_order(
         assert await listed(admin, "", limit) == BY_NAME
         assert await listed(admin, "sort=-name", limit) == BY_NAME[::-1]
         for seen in (1, 2, 3):
-            monkeypatch.setattr(schedule_store, "AT_ONCE", seen)
-            monkeypatch.setattr(schedule_store, "MOST_LOOKS", seen)
+            monkeypatch.setattr(list_store, "PAGE_ROWS", seen)
+            monkeypatch.setattr(list_store, "MOST_PAGES", seen)
             assert await listed(admin, "sort=next_fire_at", limit) == BY_TIME, (limit, seen)
             assert await listed(admin, "sort=next_fire_at&task=daily", limit) == ["a/daily"], (limit, seen)
 

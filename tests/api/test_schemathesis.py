@@ -16,8 +16,8 @@ from hypothesis.errors import Unsatisfiable
 from tests.api.acting import Visitor
 from tests.api.walking import WALK
 from weft.access.model import Role
-from weft.api.openapi import document
-from weft.api.v1 import operations
+from weft.http.openapi import document
+from weft.http.routes import operations
 
 if TYPE_CHECKING:  # its import takes seconds, which no other test should wait for
     from schemathesis.generation import GenerationMode

@@ -13,8 +13,8 @@ from tests.api.people import COOKIE, Person, basic, cookie_of
 from tests.cases import for_each
 from tests.conftest import on_sqlite
 from weft.access.model import EVERYWHERE, Role
-from weft.api.door import open_gateway
-from weft.api.onward import local
+from weft.http.application import open_gateway
+from weft.operations.sessions import local_path
 
 
 async def cookie_over(scheme: str, door: Visitor) -> str:
@@ -271,7 +271,7 @@ async def test_a_cookie_that_is_none_is_refused(nobody: Visitor) -> None:
 
 @pytest.mark.parametrize("address", ["/", "/runs", "/runs/7?tab=log", "/tasks/shop/fetch?next=%2Fruns"])
 def test_after_the_login_one_may_go_on_to_a_page_of_weft(address: str) -> None:
-    assert local(address) == address
+    assert local_path(address) == address
 
 
 @for_each(
@@ -297,7 +297,7 @@ def test_after_the_login_one_may_go_on_to_a_page_of_weft(address: str) -> None:
     ],
 )
 def test_after_the_login_nobody_is_sent_elsewhere(address: str) -> None:
-    assert local(address) == "/"
+    assert local_path(address) == "/"
 
 
 @on_sqlite

@@ -14,9 +14,9 @@ from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import a_version
 from weft.access.model import EVERYWHERE, Role
-from weft.api.v1 import operations
 from weft.app import App
 from weft.clock import iso
+from weft.http.routes import operations
 
 GUESTS = [each for each in operations() if each.callers == {"guest"}]
 
@@ -186,7 +186,7 @@ async def test_it_is_written_down_when_a_link_was_last_used(admin: Visitor) -> N
 
 @on_sqlite
 async def test_guests_of_one_address_can_not_ask_for_ever(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.api.callers.GUESTS_PER_SECOND", 0.5)
+    monkeypatch.setattr("weft.http.authentication.GUESTS_PER_SECOND", 0.5)
     async with visiting(app) as nobody:
         statuses = [(await guest(nobody, "x" * 43)("/v1/guest")).status for _ in range(6)]
         assert statuses[0] == 401

@@ -15,7 +15,7 @@ from tests.conftest import OpenApp, on_sqlite
 from tests.runs.acting import submit, submit_many
 from tests.waiting import eventually
 from weft.access.model import Role
-from weft.api import streams
+from weft.operations import streams
 
 PATH = "/v1/events/ws"
 

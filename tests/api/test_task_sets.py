@@ -11,15 +11,15 @@ import yaml
 from tests.api.acting import Visitor
 from tests.tasks.scene import keep, noop
 from weft.access.model import Role
-from weft.documents.task_files import toml_text, yaml_text
-from weft.tasks.model import After
+from weft.operations.tasks import toml_text, yaml_text
+from weft.tasks.model import UpstreamTask
 
 
 async def three(visitor: Visitor) -> None:
     await keep(
         visitor.app,
         noop("prices", "@daily", project="shop", tags=("eu",)),
-        noop("report", project="shop", after=(After("prices"), After("blog/feed", "any"))),
+        noop("report", project="shop", after=(UpstreamTask("prices"), UpstreamTask("blog/feed", "any"))),
         noop("feed", "@every 5m", project="blog", paused=True),
     )
 
@@ -77,7 +77,7 @@ async def test_the_graph_has_every_task_that_comes_before_or_after_one(admin: Vi
 
 async def test_the_graph_around_a_task_has_what_comes_right_before_and_after_it(admin: Visitor) -> None:
     await three(admin)
-    await keep(admin.app, noop("mail", project="shop", after=(After("report"),)))
+    await keep(admin.app, noop("mail", project="shop", after=(UpstreamTask("report"),)))
     seen = (await admin.get("/v1/tasks/graph?task=shop/prices")).json
     assert [(each["source"], each["target"]) for each in seen["edges"]] == [("shop/prices", "shop/report")]
     assert (await admin.get("/v1/tasks/graph?task=shop/none")).status == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,10 +13,11 @@ from tests.runs.acting import Hand, submit_many
 from tests.tasks.scene import keep, noop
 from weft import __version__
 from weft.access.model import Role
-from weft.api.v1 import settings
 from weft.config import Config
 from weft.db import schema
-from weft.workers.protocol import Beat
+from weft.errors import Misconfigured
+from weft.operations import system
+from weft.workers.protocol import Heartbeat
 
 
 async def test_workers_are_shown_by_name_and_number(admin: Visitor) -> None:
@@ -54,7 +56,7 @@ async def test_what_a_worker_runs_comes_before_what_it_has_run(admin: Visitor) -
 
 async def test_a_worker_that_is_drained_hears_of_it_with_its_heartbeat(admin: Visitor) -> None:
     hand = await Hand.join(admin.app, "crawler")
-    beat = Beat(state="online", running=0, done=0)
+    beat = Heartbeat(state="online", running=0, done=0)
     assert not (await admin.app.protocol.heartbeat(hand.id, beat)).drain
     answer = await admin.call("POST", "/v1/workers/crawler/drain")
     assert (answer.status, answer.json["state"]) == (202, "draining")
@@ -62,7 +64,7 @@ async def test_a_worker_that_is_drained_hears_of_it_with_its_heartbeat(admin: Vi
     assert (await admin.get("/v1/workers/crawler")).json["state"] == "draining"
     [entry] = (await admin.get("/v1/audit?action=workers.drain")).json["items"]
     assert entry["data"]["after"] == {"state": "draining"}
-    await admin.app.protocol.heartbeat(hand.id, Beat(state="offline", running=0, done=0))
+    await admin.app.protocol.heartbeat(hand.id, Heartbeat(state="offline", running=0, done=0))
     assert (await admin.get("/v1/workers/crawler")).json["state"] == "offline"
     assert (await admin.call("POST", "/v1/workers/crawler/drain")).status == 409
 
@@ -78,18 +80,69 @@ async def test_everybody_with_a_role_is_told_what_weft_is(nobody: Visitor) -> No
 async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -> None:
     await keep(nobody.app, noop("prices", project="shop"), noop("prices", project="bank"))
     wanted = {"weight": 2.5, "max_running": 7, "max_queued": 100, "tags": {"heavy": 2}}
-    wanted |= {"keep_days": 30.0, "min_isolation": "L1"}
+    wanted |= {"keep_days": 30.0, "min_isolation": "L1", "grace_seconds": 60.0}
+    wanted |= {"success_if": {"errors": {"max": 0}}, "spiders": {"all": {"success_if": {"items": {"min": 1}}}}}
     developer, owner = [await nobody.with_role(role, "shop") for role in (Role.DEVELOPER, Role.ADMIN)]
     assert (await developer.call("PUT", "/v1/projects/shop", wanted)).status == 403
     answer = await owner.call("PUT", "/v1/projects/shop", wanted)
-    assert answer.json == {"name": "shop"} | wanted
+    untrusted = {"may_run_unsandboxed": False, "may_build": False, "spider_env": []}
+    assert answer.json == {"name": "shop"} | untrusted | wanted
     assert (await developer.get("/v1/projects/shop")).json == answer.json
     assert [each["name"] for each in (await developer.get("/v1/projects")).json["items"]] == ["shop"]
     assert (await owner.get("/v1/projects/bank")).status == 404
     assert (await owner.call("PUT", "/v1/projects/shop", {"weight": 0})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {"keep_days": 0})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L9"})).status == 422
-    assert (await owner.call("PUT", "/v1/projects/shop", {})).json["tags"] == {}
+    assert (await owner.call("PUT", "/v1/projects/shop", {"grace_seconds": 3601})).status == 422
+    assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L1"})).json["tags"] == {}
+
+
+@pytest.mark.parametrize("less", [{}, {"min_isolation": "L0"}, {"min_isolation": "L1"}])
+async def test_the_isolation_of_a_project_is_lowered_by_an_admin_of_all_alone(
+    nobody: Visitor, less: dict[str, str]
+) -> None:
+    owner, admin = await nobody.with_role(Role.ADMIN, "shop"), await nobody.with_role(Role.ADMIN)
+    assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L2"})).status in (200, 201)
+    ways = [("PUT", "/v1/projects/shop", less), ("POST", "/v1/tasks/apply", {"projects": {"shop": less}})]
+    for way in ways:
+        assert (await owner.call(*way)).status == 403
+    assert (await owner.get("/v1/projects/shop")).json["min_isolation"] == "L2"
+    for way in ways:
+        assert (await admin.call(*way)).status in (200, 201)
+    assert (await owner.get("/v1/projects/shop")).json["min_isolation"] == less.get("min_isolation")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "none"),
+    [("may_run_unsandboxed", True, False), ("may_build", True, False), ("spider_env", ["SHOP_DB", "PROXY_*"], [])],
+)
+async def test_a_project_is_trusted_with_more_by_an_admin_of_all_alone(
+    nobody: Visitor, name: str, more: Any, none: Any
+) -> None:
+    owner, admin = await nobody.with_role(Role.ADMIN, "shop"), await nobody.with_role(Role.ADMIN)
+    ways = [
+        ("PUT", "/v1/projects/shop", {name: more}),
+        ("POST", "/v1/tasks/apply", {"projects": {"shop": {name: more}}}),
+    ]
+    for way in ways:
+        assert (await owner.call(*way)).status == 403
+        assert (await owner.get("/v1/projects/shop")).json[name] == none
+    for way in ways:
+        assert (await admin.call(*way)).status in (200, 201)
+        assert (await owner.call("PUT", "/v1/projects/shop", {name: more, "weight": 2})).json[name] == more
+        assert (await owner.call("PUT", "/v1/projects/shop", {})).json[name] == none
+    entries = (await admin.get("/v1/audit?action=projects.put")).json["items"]
+    assert any((each["data"].get("after") or {}).get(name) == more for each in entries), entries
+
+
+@pytest.mark.parametrize("name", ["WEFT_TOKEN", "WEFT_*", "*", "A*", "A=B", "1A", "", "_*"])
+async def test_a_variable_of_wefts_own_or_one_without_a_name_is_refused(nobody: Visitor, name: str) -> None:
+    admin = await nobody.with_role(Role.ADMIN)
+    answer = await admin.call("PUT", "/v1/projects/shop", {"spider_env": ["FINE", name]})
+    assert (answer.status, "the name of a variable, or PREFIX_*" in answer.json["detail"]) == (422, True)
+    if name:
+        with pytest.raises(Misconfigured, match="the name of a variable, or PREFIX_"):
+            Config(spider_env=f"FINE, {name}")
 
 
 async def test_settings_are_told_to_an_admin_with_their_origin(
@@ -108,6 +161,6 @@ async def test_settings_are_told_to_an_admin_with_their_origin(
 
 def test_a_secret_is_shown_as_dots() -> None:
     config = Config(database="postgresql://weft:hush@db/weft", secret_key="hush-hush", admin_password="hush-hush-hush")
-    shown = msgspec.json.encode([settings._document(each) for each in settings.explained(config)]).decode()
+    shown = msgspec.json.encode([system._setting_document(each) for each in system.explained(config)]).decode()
     assert "hush" not in shown
     assert "postgresql://weft:••••@db/weft" in shown

@@ -17,9 +17,9 @@ from weft.access.model import Role
 from weft.app import App
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.fetching.proxy_turns import ProxyTurn, Used
-from weft.intake import letter_store
-from weft.items.model import Harvest
+from weft.intake import store
+from weft.items.model import ItemBatch
+from weft.proxies.model import ProxyTurn, ProxyUsage
 
 Values = dict[str, Any]
 Make = Callable[[App, str], Awaitable[Values]]
@@ -104,6 +104,10 @@ async def a_new_name(app: App, project: str) -> Values:
     return {"name": f"new-{next(_number)}"}
 
 
+async def a_deploy(app: App, project: str) -> Values:
+    return {"deploy": f"deploy-{next(_number)}"}
+
+
 async def a_key(app: App, project: str) -> Values:
     key, _ = await app.keys.create("walk", {project: Role.VIEWER}, by="somebody")
     return {"key_id": key.id}
@@ -164,7 +168,7 @@ async def items_of_a_run(app: App, project: str) -> Values:
     run_id = await submit(app, project=project, task=name, spec={"spider": name}, labels=[name])
     hand = await Hand.join(app, f"of-{name}", labels=[name])
     lease = next(each for each in await hand.lease() if each.run_id == run_id)
-    await app.protocol.collect(hand.id, [Harvest(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
+    await app.protocol.collect(hand.id, [ItemBatch(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
     (thing,) = (await app.datasets.things(project, name)).things
     return {"run_id": run_id, "name": name, "thing_id": thing.id, "attempt": lease.attempt, "seq": 1}
 
@@ -181,8 +185,14 @@ async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[str]
     )
 
 
+async def a_dataset_with_a_secret(app: App, project: str) -> Values:
+    """What the URL of a table needs."""
+    await app.secrets.set(project, "PG", "any-password", by="test")
+    return await items_of_a_run(app, project)
+
+
 async def a_destination(app: App, project: str) -> Values:
-    made = await items_of_a_run(app, project)
+    made = await a_dataset_with_a_secret(app, project)
     added = await app.destinations.add(project, made["name"], TABLE_URL, by="test")
     return made | {"destination_id": added.destination.id}
 
@@ -196,7 +206,7 @@ PROXY_PLAN: dict[str, Any] = {
 async def a_proxy_plan(app: App, project: str) -> Values:
     name = f"ways-{next(_number)}"
     await app.proxies.set(project, name, PROXY_PLAN, by="test")
-    used = [Used("shop.example", "", 0, "hard_block", 2), Used("shop.example", "dc1", 1, "ok", 3, 10, 20)]
+    used = [ProxyUsage("shop.example", "", 0, "hard_block", 2), ProxyUsage("shop.example", "dc1", 1, "ok", 3, 10, 20)]
     await app.proxies.turn(project, ProxyTurn(name, 1, used))
     return {"name": name}
 
@@ -207,7 +217,7 @@ async def a_letter(app: App, project: str) -> Values:
     order = {"task_id": f"order-{next(_number)}", "project": project, "spider": "prices"}
     kept: dict[str, Any] = {"source": "rabbitmq scraper_tasks", "message_id": order["task_id"], "project": project}
     kept |= {"headers": {}, "body": msgspec.json.encode(order), "reason": "the test wants it so", "at": 1}
-    return {"letter_id": await app.db.transact(lambda tx: letter_store.keep(tx, **kept))}
+    return {"letter_id": await app.db.transact(lambda tx: store.add_dead_letter(tx, **kept))}
 
 
 async def a_crawl(app: App, project: str) -> Values:
@@ -282,9 +292,10 @@ WALK: dict[str, Step] = {
     "logs.lines": Step(make=an_ended_run),
     "logs.show": Step(make=a_run),
     "logs.stream": Step(make=an_ended_run),
-    "destinations.add": Step(make=items_of_a_run, body={"url": TABLE_URL}),
+    "destinations.add": Step(make=a_dataset_with_a_secret, body={"url": TABLE_URL}),
     "destinations.list": Step(make=a_destination),
     "destinations.remove": Step(make=a_destination),
+    "destinations.retry": Step(make=a_destination),
     "destinations.show": Step(make=a_destination),
     "exports.dataset": Step(make=items_of_a_run),
     "exports.run": Step(make=items_of_a_run),
@@ -368,6 +379,7 @@ WALK: dict[str, Step] = {
     "versions.delete": Step(make=an_old_version),
     "versions.deploy": Step(body=CODE),
     "versions.list": Step(make=an_old_version),
+    "versions.progress": Step(make=a_deploy),
     "versions.rollback": Step(make=an_old_version),
     "versions.show": Step(make=an_old_version),
     "versions.spiders": Step(make=an_old_version),

@@ -20,7 +20,7 @@ from weft.app import App, open_app
 from weft.cli.main import main
 from weft.config import Config
 from weft.runs.model import Ending, Lease
-from weft.workers.protocol import Beat, Card, LogChunk
+from weft.workers.protocol import Heartbeat, LogChunk, WorkerInfo
 
 T = TypeVar("T")
 
@@ -116,11 +116,11 @@ class Hand:
 
     @classmethod
     async def join(cls, app: App, name: str = "hand", labels: tuple[str, ...] = ()) -> Hand:
-        card = Card(name=name, host="here", pid=1, version="1.2.3", capacity=10, labels=labels)
+        card = WorkerInfo(name=name, host="here", pid=1, version="1.2.3", capacity=10, labels=labels)
         return cls(app, await app.protocol.join(card))
 
-    async def beat(self, **stats: Any) -> None:
-        await self._app.protocol.heartbeat(self.id, Beat(state="online", running=1, done=2, stats=stats))
+    async def beat(self, state: str = "online", **stats: Any) -> None:
+        await self._app.protocol.heartbeat(self.id, Heartbeat(state=state, running=1, done=2, stats=stats))
 
     async def lease(self) -> Lease:
         return (await self._app.protocol.lease(self.id, 1))[0]
@@ -152,7 +152,7 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")} | more
 
 
-def weft(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Answer:
+def weft(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, seconds: float = 60) -> Answer:
     """Run the real command in a process of its own."""
     done = subprocess.run(
         [WEFT, *args],
@@ -161,7 +161,7 @@ def weft(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = No
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cases import for_each
 from tests.cli.commanding import Shell, weft
+from tests.projects.making import project, written
 
 TASKS = """
 tasks:
@@ -36,12 +37,15 @@ WRONG = [
     (["runs", "show", "²"], f"the number of a run is '²'; {ID}"),
     (["runs", "list", "--limit", "0"], "--limit is '0'; it must be a whole number from 1 to 10000"),
     (["runs", "list", "--before", "x"], f"the number of a run is 'x'; {ID}"),
-    (["runs", "list", "--state", "done"], "--state is 'done'; it must be one of queued, running, succeeded, failed"),
+    (["runs", "list", "--state", "done"], "--state is 'done'; it must be one of queued, paused, running, succeeded"),
     (["runs", "list", "--task", "/x"], "the name of a task is '/x'; it must be task or project/task"),
-    (["runs", "wait", "1", "--timeout", "soon"], "--timeout is 'soon'; it must be a number from 0 to"),
-    (["runs", "wait", "1", "--timeout", "nan"], "--timeout is 'nan'; it must be a number from 0 to"),
+    (["runs", "wait", "1", "--wait-timeout", "soon"], "--wait-timeout is 'soon'; it must be a number from 0 to"),
+    (["runs", "wait", "1", "--wait-timeout", "nan"], "--wait-timeout is 'nan'; it must be a number from 0 to"),
     (["runs", "log", "1", "-f", "--attempt", "1"], "--attempt is 1; it cannot be followed; leave one of --follow and"),
-    (["runs", "submit", "--kind", "noop", "--spec", "{"], "--spec is '{'; it must be a JSON object (Expecting"),
+    (
+        ["runs", "submit", "--kind", "noop", "--spec", "{"],
+        "--spec is '{'; it must be a JSON object (Input data was truncated",
+    ),
     (["runs", "submit", "--kind", "noop", "--spec", "[]"], "--spec is '[]'; it must be a JSON object"),
     (
         ["runs", "submit", "--kind", "nop", "--spec", "{}"],
@@ -52,7 +56,7 @@ WRONG = [
         "the spec of shell is []; it must have exactly one of argv",
     ),
     (["runs", "submit", "--kind", "shell", "--spec", '{"agv": 1}'], "a field of shell is 'agv'; the fields of shell"),
-    ([*SUBMIT, "--label", "a b"], f"the run (noop): label is 'a b'; {LABEL}"),
+    ([*SUBMIT, "--worker-label", "a b"], f"the run (noop): label is 'a b'; {LABEL}"),
     ([*SUBMIT, "--tag", ""], f"the run (noop): tag is ''; {LABEL}"),
     ([*SUBMIT, "--name", "a/b"], f"the run (a/b): task name is 'a/b'; {NAME}"),
     ([*SUBMIT, "--project", "a b"], f"the run (noop): project is 'a b'; {NAME}"),
@@ -60,8 +64,11 @@ WRONG = [
     ([*SUBMIT, "--priority", "2000"], "--priority is '2000'; it must be a whole number from -1000 to 1000"),
     ([*SUBMIT, "--timeout", "-1"], "--timeout is '-1'; it must be a number from 0 to"),
     ([*SUBMIT, "--retries", "-1"], "--retries is '-1'; it must be a whole number from 0 to 1000"),
-    ([*SUBMIT, "--key", "k" * 201], "it must be a text of 1 to 200 characters that print"),
-    ([*SUBMIT, "--key", ""], "--key is ''; it must be a text of 1 to 200 characters that print"),
+    ([*SUBMIT, "--idempotency-key", "k" * 201], "it must be a text of 1 to 200 characters that print"),
+    (
+        [*SUBMIT, "--idempotency-key", ""],
+        "--idempotency-key is ''; it must be a text of 1 to 200 characters that print",
+    ),
     (["tasks", "show", ""], "the name of a task is ''; it must be task or project/task"),
     (["tasks", "show", "a/"], "the name of a task is 'a/'; it must be task or project/task"),
     (["tasks", "run", "greet"], "parameter where of default/greet is None; it has no default, so it must be given"),
@@ -234,7 +241,6 @@ def test_a_wrong_variable_is_refused_as_a_wrong_set_up(
     answer = shell("runs", "submit", "--kind", "noop", "--spec", "{}")
     assert sentence in answer.err
     assert (answer.code, answer.out, answer.err.count("\n")) == (78, "", 1)
-    assert not shell.folder.exists()
 
 
 SETTINGS = [
@@ -259,26 +265,40 @@ def test_a_configuration_file_that_was_named_must_be_there(shell: Shell) -> None
     assert (answer.code, answer.err) == (78, "there is no configuration file nothing.toml\n")
 
 
-def test_looking_where_nothing_is_kept_makes_nothing(shell: Shell) -> None:
-    answer = shell("runs", "list")
-    assert answer.code == 1
-    assert answer.err.startswith(f"there is no database {shell.folder / 'weft.db'} yet; `weft up` makes one")
-    assert not shell.folder.exists()
+MAKING_NOTHING = [
+    ("runs", "list"),
+    ("runs", "submit", "--kind", "noop", "--spec", "{}"),
+    ("tasks", "apply", "tasks.yaml", "--yes"),
+    ("deploy", "."),
+    ("keys", "create", "--role", "viewer", "--everywhere"),
+    ("secrets", "set", "password", "--project", "shop", "--file", "tasks.yaml"),
+    ("worker", "stats"),
+]
 
 
-def test_a_directory_that_cannot_be_made_is_told(shell: Shell) -> None:
-    shell.folder.write_text("a file")
-    answer = shell("runs", "submit", "--kind", "noop", "--spec", "{}")
-    assert answer.code == 78
-    assert answer.err.startswith(f"data_dir is {str(shell.folder)!r}; it must be a directory that can be written")
+@pytest.mark.parametrize("words", MAKING_NOTHING, ids=" ".join)
+def test_only_up_and_serve_create_a_database(newcomer: Shell, words: tuple[str, ...]) -> None:
+    Path("tasks.yaml").write_text("tasks: [{name: fetch, kind: noop}]")
+    written(Path.cwd(), project())
+    answer = newcomer(*words)
+    assert (answer.code, answer.out) == (78, "")
+    missing = newcomer.folder / "weft.db"
+    assert answer.err.startswith(f"no weft server found (there is no database {missing}): start one with `weft up`")
+    assert not newcomer.folder.exists()
+
+
+def test_a_directory_that_cannot_be_written_is_told(newcomer: Shell) -> None:
+    newcomer.folder.write_text("a file")
+    answer = newcomer("runs", "submit", "--kind", "noop", "--spec", "{}")
+    assert (answer.code, answer.err.count("\n")) == (78, 1)
+    assert str(newcomer.folder) in answer.err
 
 
 def test_a_file_that_is_no_database_is_told(shell: Shell) -> None:
-    shell.folder.mkdir()
     (shell.folder / "weft.db").write_text("this is a letter to a friend, not a database")
     answer = shell("runs", "list")
     assert answer.code == 78
-    assert "it must be a file that weft has made" in answer.err
+    assert "is not a database of SQLite" in answer.err
     assert answer.err.count("\n") == 1
 
 

@@ -61,6 +61,6 @@ def test_for_programs_values_keep_their_type(shell: Shell) -> None:
     assert all(each["doc"] for each in found.values())
 
 
-def test_the_configuration_is_printed_without_a_database(shell: Shell) -> None:
-    shell.ok("config")
-    assert not shell.folder.exists()
+def test_the_configuration_is_printed_without_a_database(newcomer: Shell) -> None:
+    newcomer.ok("config")
+    assert not newcomer.folder.exists()

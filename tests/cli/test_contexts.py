@@ -50,7 +50,7 @@ def url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder, port = tmp_path_factory.mktemp("far"), free_port()
     database = sqlite_copy(sqlite_template, folder)
     settings = {"WEFT_DATABASE": database, "WEFT_ADMIN_PASSWORD": PASSWORD, "WEFT_DATA_DIR": str(folder / "data")}
-    command = [WEFT, "serve", "--port", str(port), "--roles", "gateway"]
+    command = [WEFT, "serve", "--port", str(port), "--process-roles", "gateway"]
     with (folder / "serve.log").open("wb") as out:
         process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=out)
     try:
@@ -99,6 +99,16 @@ def test_the_weft_of_this_machine_is_one_word_away(logged_in: Laptop, monkeypatc
         told.setenv("WEFT_CONTEXT", "far")
         assert logged_in("runs", "list").code == 0
     assert logged_in("runs", "list").code != 0
+
+
+def test_a_weft_elsewhere_is_watched_as_one_that_is_here(logged_in: Laptop) -> None:
+    watched = logged_in("--context", "far", "top", "--once")
+    assert (watched.code, watched.err) == (0, "")
+    assert watched.out.startswith("ready ")
+    document = logged_in("top", "--json").document
+    assert list(document["live"]) == ["ready", "waiting", "paused", "running", "held"]
+    crawls = logged_in("crawls", "list")
+    assert (crawls.code, crawls.err) == (0, "")
 
 
 def test_keys_are_for_their_owner_alone(logged_in: Laptop) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,17 @@ from tests.cli.commanding import WEFT, Shell, environment, on_a_terminal
 from tests.crawls.exchanges import check_fits, keep_pages
 from tests.crawls.steering import SITE, SKIPS, Share
 from weft.app import App
-from weft.cli import crawl as beginning
-from weft.cli.crawl_progress import Interrupts
+from weft.cli import crawls as beginning
+from weft.cli.crawl_progress import InterruptSignal
 from weft.clock import SECOND, now
-from weft.crawl_ports import DONE, HostReport, Outcome, Turn
+from weft.crawler.messages import Skip
+from weft.fetching.urls import host_of, key_of
+from weft.ports import DONE, SKIPPED, Found, HostReport, Outcome, Turn
 
 CONTACT = ("--contact", "us@weft.example")
 SILENT = '{"trouble": "does not answer (connection refused)"}'
 HOUR = 3_600 * SECOND
-BEGIN = ("crawl", SITE, "--follow", *CONTACT, "--detach")
+BEGIN = ("crawl", SITE, "--follow-links", *CONTACT, "--detach")
 
 
 async def fetched(app: App) -> None:
@@ -42,9 +45,24 @@ async def ended(app: App) -> None:
     await share.hand.end(share.lease)
 
 
+def test_text_without_its_extra_is_refused_by_one_sentence(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "turbohtml", None)
+    refused = shell("crawl", SITE, "--text", *CONTACT, "--detach")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "pip install 'weft[text]'" in refused.err
+    assert shell.document("runs", "list") == []
+
+
 def test_what_was_asked_for_is_what_the_crawl_is_told(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text(f"# more\n{SITE}a\n\n{SITE}b\n")
-    fields = ("--field", "price:number=css:.price", "--field", "next=css:a.next@href", "--field", "sku=jsonpath:$.sku")
+    fields = (
+        "--extract",
+        "price:number=css:.price",
+        "--extract",
+        "next=css:a.next@href",
+        "--extract",
+        "sku=jsonpath:$.sku",
+    )
     options = (
         "--max-pages",
         "50",
@@ -58,8 +76,8 @@ def test_what_was_asked_for_is_what_the_crawl_is_told(shell: Shell, tmp_path: Pa
         r"\.pdf$",
         "--no-warc",
     )
-    rest = ("--text", "--from-file", str(tmp_path / "urls.txt"), "--spread", "2", "--name", "mine", "--sitemaps")
-    shell.document("crawl", "site.example", "--follow", *CONTACT, "--detach", *options, *rest, *fields)
+    rest = ("--text", "--from-file", str(tmp_path / "urls.txt"), "--spread", "2", "--name", "mine", "--robots-sitemaps")
+    shell.document("crawl", "site.example", "--follow-links", *CONTACT, "--detach", *options, *rest, *fields)
     spec = shell.document("crawls", "show", "1")["spec"]
     assert spec == {
         "urls": ["https://site.example", f"{SITE}a", f"{SITE}b"],
@@ -92,11 +110,11 @@ def test_a_crawl_may_be_told_to_go_no_link_away(shell: Shell) -> None:
         ((SITE,), "fetching.contact: those who are crawled must be able to reach somebody; give a mail or web"),
         ((SITE,), "(--contact), or set crawl_contact once for all crawls"),
         (("gopher://x.example", *CONTACT), "it must be an http or https address"),
-        ((SITE, *CONTACT, "--field", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
+        ((SITE, *CONTACT, "--extract", "x=y"), "it must be NAME=css:…, NAME=xpath:… or NAME=jsonpath:…"),
         ((SITE, *CONTACT, "--within", "world"), "--within is 'world'; it must be one of host, domain, path, any"),
         (
-            (SITE, *CONTACT, "--field", "x:money=css:b"),
-            "the type in --field is 'money'; it must be one of text, number",
+            (SITE, *CONTACT, "--extract", "x:money=css:b"),
+            "the type in --extract is 'money'; it must be one of text, number",
         ),
         (CONTACT, "crawl.urls: it must have at least one address to begin with"),
         (("notaurl", *CONTACT), "URL is 'notaurl'; it must be an address, such as https://site.example; before"),
@@ -120,7 +138,7 @@ def test_what_cannot_be_crawled_is_refused(shell: Shell, words: tuple[str, ...],
     ],
 )
 def test_what_a_person_types_is_https_where_nothing_else_is_said(typed: str, taken: str) -> None:
-    assert beginning._address(typed) == taken
+    assert beginning._seed_url(typed) == taken
 
 
 def test_a_reason_that_there_is_not_is_refused_with_those_that_there_are(shell: Shell) -> None:
@@ -149,7 +167,7 @@ def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
 
 
 def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:
-    assert "no crawl yet" in (shell(*BEGIN).out + shell("crawls", "list", "--state", "done").out)
+    assert "no crawls match these filters" in (shell(*BEGIN).out + shell("crawls", "list", "--state", "done").out)
     assert "rests" in shell.ok("crawls", "pause", "1").out
     assert [each["state"] for each in shell.document("crawls", "list")] == ["paused"]
     assert "goes on" in shell.ok("crawls", "resume", "1").out
@@ -157,6 +175,23 @@ def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:
     assert shell("crawls", "pause", "1").code == 1
     assert "is forgotten" in shell.ok("crawls", "delete", "1", "--yes").out
     assert shell("crawls", "show", "1").err == "there is no crawl 1\n"
+
+
+def test_a_shell_that_is_set_to_another_frontier_is_refused_and_never_shows_zeros(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell(*BEGIN)
+    shell.act(fetched)
+    monkeypatch.setenv("WEFT_FRONTIER", "redis://127.0.0.1:1/0")
+    said = "crawl 1 keeps its URLs in the database, and this process uses redis://127.0.0.1:1/0: set frontier"
+    for command in (("show", "1"), ("urls", "1"), ("hosts", "1"), ("requeue", "1"), ("why", "1", SITE)):
+        answer = shell("crawls", *command)
+        assert (answer.code, answer.out, answer.err.startswith(said)) == (1, "", True), (command, answer)
+    listed = shell.ok("crawls", "list").lines[1]
+    assert ("active  ?      ?       ?" in listed, "its URLs are in the database" in listed) == (True, True)
+    assert shell.document("crawls", "list")[0]["counts"] is None
+    monkeypatch.delenv("WEFT_FRONTIER")
+    assert "3 done, 1 failed" in shell.ok("crawls", "show", "1").out
 
 
 def test_what_became_of_addresses_is_told(shell: Shell) -> None:
@@ -169,7 +204,7 @@ def test_what_became_of_addresses_is_told(shell: Shell) -> None:
     assert shell.ok("crawls", "why", "1", failed["url"]).out == (
         "it failed and is not tried again: the server answered with status 500\n"
     )
-    assert "/calendar/{number}" in shell.ok("crawls", "skips", "1", "--traps").out
+    assert "/calendar/{number}" in shell.ok("crawls", "skips", "1", "--suspected").out
     assert shell.ok("crawls", "requeue", "1").out == "1 address of crawl 1 is in line again; it goes on\n"
     assert "no address of crawl 1 is failed" in shell.ok("crawls", "requeue", "1").out
     assert shell("crawls", "urls", "1", "--state", "lost").code == 2
@@ -203,7 +238,48 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
     assert answer.lines[0] == "crawl 1 is done: nothing is left"
     assert answer.lines[1].startswith("1 page in ")
     assert "1.5 MB, 1 host" in answer.lines[1]
-    assert "`weft crawls export 1 --warc --to site.warc.gz`" in answer.lines[-1]
+    assert "`weft crawls export 1 --warc --output site.warc.gz`" in answer.lines[-1]
+
+
+async def ended_with_suspects(app: App) -> None:
+    """Fetch one of two pages; the other is skipped on suspicion."""
+    share = await Share.of(app, await app.crawls.get(1))
+    turned = await share.turn(Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10))
+    [host] = share.hosts
+    outcomes = [
+        Outcome(each.key, DONE, status=200, fetched_at=1)
+        if each.url == SITE
+        else Outcome(each.key, SKIPPED, "calendar")
+        for each in host.urls
+    ]
+    skip = Skip("calendar", host_of(SITE), "/day/{number}", f"{SITE}day/9", 1, is_trap=True)
+    turned = await share.turn(
+        Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1), [skip]
+    )
+    assert turned.stop == "done"
+    await share.hand.end(share.lease)
+
+
+def test_a_crawl_that_skipped_pages_on_suspicion_says_so_first_and_exits_with_3(shell: Shell) -> None:
+    shell(*BEGIN, "--traps", "strict")
+    shell.act(ended_with_suspects)
+    answer = shell("crawls", "follow", "1")
+    assert answer.lines[0] == (
+        "crawl 1 is done: nothing is left; 1 page was skipped on suspicion of a trap; "
+        "`weft crawls requeue 1 --state skipped` fetches them"
+    )
+    assert answer.code == 3
+    shown = shell.document("crawls", "show", "1")
+    assert (shown["suspected"], shown["spec"]["traps"]) == (1, {"level": "strict"})
+    assert shown["crawl"]["reason"] == "nothing is left; 1 page was skipped on suspicion of a trap"
+    assert "1 address of crawl 1 is in line again" in shell.ok("crawls", "requeue", "1", "--state", "skipped").out
+    shown = shell.document("crawls", "show", "1")
+    assert (shown["suspected"], shown["skips"], shown["counts"]["queued"]) == (0, [], 1)
+
+
+def test_a_level_of_traps_that_there_is_not_is_refused(shell: Shell) -> None:
+    answer = shell(*BEGIN, "--traps", "paranoid")
+    assert (answer.code, answer.err) == (2, "--traps is 'paranoid'; it must be one of off, normal, strict\n")
 
 
 async def silent(app: App) -> None:
@@ -231,7 +307,7 @@ def test_a_crawl_that_rests_ends_its_view_with_a_hint(shell: Shell) -> None:
     answer = shell("crawls", "follow", "1")
     assert answer.code == 1
     assert answer.out.startswith("crawl 1 is paused")
-    assert "`weft crawls resume 1` lets it go on" in answer.err
+    assert "`weft crawls resume 1` resumes it" in answer.err
 
 
 def test_raw_files_and_items_are_exported(shell: Shell, tmp_path: Path) -> None:
@@ -250,15 +326,15 @@ def test_raw_files_and_items_are_exported(shell: Shell, tmp_path: Path) -> None:
 def test_raw_files_are_written_with_their_index_beside_them(shell: Shell, tmp_path: Path) -> None:
     shell(*BEGIN)
     shell.act(lambda app: keep_pages(app.blobs, 1, tmp_path))
-    said = shell("crawls", "export", "1", "--warc", "--to", "site.warc.gz")
+    said = shell("crawls", "export", "1", "--warc", "--output", "site.warc.gz")
     assert said.err == "site.warc.gz has the raw exchanges of crawl 1, site.cdxj their index\n"
     check_fits(Path("site.cdxj").read_bytes(), {"site.warc.gz": Path("site.warc.gz").read_bytes()}, 6)
-    refused = shell("crawls", "export", "1", "--cdxj", "--to", "site.cdxj")
-    assert refused.err == "--to is 'site.cdxj'; it goes with --warc; anything else is printed\n"
+    refused = shell("crawls", "export", "1", "--cdxj", "--output", "site.cdxj")
+    assert refused.err == "--output is 'site.cdxj'; it goes with --warc; anything else is printed\n"
 
 
 def test_a_field_that_no_page_has_is_refused_with_those_that_there_are(shell: Shell) -> None:
-    shell(*BEGIN, "--markdown", "--field", "price=css:.price")
+    shell(*BEGIN, "--markdown", "--extract", "price=css:.price")
     assert shell("crawls", "export", "1", "--fields", "url,price,markdown").code == 0
     refused = shell("crawls", "export", "1", "--fields", "url,nope")
     assert (refused.code, refused.out, refused.err) == (
@@ -278,12 +354,12 @@ def test_a_crawl_without_raw_files_says_why_it_has_none(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("option", "state", "code", "said"),
-    [((), "active", 130, "comes back to it"), (("--pause-on-interrupt",), "paused", 1, "lets it go on")],
+    [((), "active", 130, "attaches again"), (("--pause-on-interrupt",), "paused", 1, "resumes it")],
 )
 def test_ctrl_c_leaves_a_crawl_or_lets_it_rest(
     shell: Shell, option: tuple[str, ...], state: str, code: int, said: str
 ) -> None:
-    begun = ("--data-dir", str(shell.folder), "crawl", SITE, "--follow", *CONTACT, *option)
+    begun = ("--data-dir", str(shell.folder), "crawl", SITE, "--follow-links", *CONTACT, *option)
     ended_with, shown = on_a_terminal(*begun, typed="\x03", after="waits for a worker")
     assert said in shown
     assert ended_with == code
@@ -291,8 +367,14 @@ def test_ctrl_c_leaves_a_crawl_or_lets_it_rest(
 
 
 async def test_ctrl_c_counts_as_often_as_it_is_pressed() -> None:
-    with Interrupts() as interrupts:
+    with InterruptSignal() as interrupts:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
             assert await interrupts.within(30)
         assert not await interrupts.within(0.01)
+
+
+def test_a_new_crawl_is_in_the_audit_log_as_the_api_names_it(shell: Shell) -> None:
+    shell.ok(*BEGIN)
+    [entry] = shell.document("audit", "list")
+    assert entry["action"] == "crawls.create"

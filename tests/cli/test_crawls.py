@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.cli.commanding import Shell, on_a_terminal
+from tests.crawls.steering import a_crawl
 from tests.items.scene import Spider, lines, start
 from tests.runs.acting import submit
 from weft.app import App
-from weft.items.drift import Mark
+from weft.spiders.baseline import DriftMark
 
 TEA, COFFEE = {"name": "tea"}, {"name": "coffee"}
 STATS: dict[str, Any] = {"response_received_count": 7, "log_count/ERROR": 1}
@@ -70,10 +71,10 @@ def test_what_was_unusual_is_told(shell: Shell) -> None:
     text = "1 items; the last 3 runs had 36"
 
     async def mark(app: App) -> None:
-        from weft.items import compare_store, comparer
+        from weft.spiders import comparer, store
 
-        drift = comparer._text({"marks": [Mark("items", text)]})
-        await app.db.transact(lambda tx: compare_store.compared(tx, 1, 1, None, drift))
+        drift = comparer._text({"marks": [DriftMark("items", text)]})
+        await app.db.transact(lambda tx: store.save_comparison(tx, 1, 1, None, drift))
 
     shell.act(mark)
     assert told(shell)[-1] == f"unusual: {text}"
@@ -108,10 +109,10 @@ def test_on_a_terminal_a_line_below_the_log_counts(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (("--limit", "memory_bytes"), "--limit is 'memory_bytes'; it must be NAME=VALUE"),
-        (("--limit", "items=many"), "--limit items is 'many'; it must be a whole number"),
-        (("--limit", "pages=3"), "pages"),
-        (("-a", "=1"), "-a is '=1'; it must be NAME=VALUE"),
+        (("--resource-limit", "memory_bytes"), "--resource-limit is 'memory_bytes'; it must be NAME=VALUE"),
+        (("--resource-limit", "items=many"), "--resource-limit items is 'many'; it must be a whole number"),
+        (("--resource-limit", "pages=3"), "pages"),
+        (("-a", "=1"), "--arg is '=1'; it must be NAME=VALUE"),
     ],
 )
 def test_a_bad_option_of_a_run_is_named(shell: Shell, given: tuple[str, str], problem: str) -> None:
@@ -132,3 +133,15 @@ def test_whoever_follows_a_paused_run_is_told_how_it_goes_on(shell: Shell) -> No
         return told, process.returncode
 
     assert shell.act(following) == ("run 1 is paused; `weft runs resume 1` lets it go on\n", 0)
+
+
+def test_a_command_with_another_frontier_is_refused_and_lists_say_where_the_urls_are(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.act(a_crawl)
+    monkeypatch.setenv("WEFT_FRONTIER", "redis://127.0.0.1:1/0")
+    refused = shell("crawls", "show", "1")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("crawl 1 keeps its URLs in the database, and this process uses redis://127.0.0.1:1/0")
+    assert shell.ok("crawls", "list").lines[1].split()[4:7] == ["?", "?", "?"]
+    assert shell.document("crawls", "list")[0]["counts"] is None

@@ -10,21 +10,48 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import Shell
-from tests.projects.making import project, written, zipped
+from tests.projects.making import SPIDER, project, written, zipped
 
 
 @pytest.mark.usefixtures("remembered_checks")
 def test_a_folder_is_deployed_listed_and_rolled_back(shell: Shell, tmp_path: Path) -> None:
     folder = written(tmp_path / "code", project())
-    first = shell.ok("deploy", str(folder), "--version", "1.9")
+    first = shell.ok("deploy", str(folder), "--code-version", "1.9")
     assert first.lines[0] == "version 1.9 of project shop is current; it has 1 spider"
     assert "country: str = 'de', …" in first.out
-    shell.ok("deploy", str(folder), "--version", "1.10")
+    shell.ok("deploy", str(folder), "--code-version", "1.10")
     listed = shell.document("versions", "list", "--project", "shop")
     assert [(each["version"], each["is_current"]) for each in listed] == [("1.10", True), ("1.9", False)]
     assert "version 1.9 of project shop is current" in shell.ok("versions", "rollback", "--project", "shop").out
     assert "prices" in shell.ok("spiders", "shop").out
     shell.ok("versions", "delete", "1.10", "--project", "shop", "--yes")
+
+
+def test_what_will_not_work_is_told_with_file_and_line_until_it_is_put_right(shell: Shell, tmp_path: Path) -> None:
+    spider = (
+        SPIDER
+        + """
+    def start_requests(self):
+        with open("/data/prices.csv", "w"):
+            pass
+"""
+    )
+    settings = 'import os\nSPIDER_MODULES = ["shop.spiders"]\nDB = os.environ.get("MY_DB")\n'
+    folder = written(tmp_path / "code", project(spider=spider, settings=settings))
+    reads = "it reads MY_DB from the environment, which does not reach runs unless spider_env names it"
+    told = shell.ok("deploy", str(folder), "--code-version", "1").lines
+    assert told[told.index("3 warnings:") :] == [
+        "3 warnings:",
+        f"  shop/settings.py:3: {reads}",
+        "  shop/spiders/prices.py:16: Prices defines start_requests(), which Scrapy no longer calls; weft calls it, "
+        "define start()",
+        "  shop/spiders/prices.py:17: it writes to /data/prices.csv, but a run may write only into its own folder; "
+        "yield items instead",
+    ]
+    (tmp_path / "tasks.toml").write_text('[projects.shop]\nspider_env = ["MY_*"]\n')
+    shell.ok("tasks", "apply", str(tmp_path / "tasks.toml"), "--yes")
+    again = shell.document("deploy", str(folder), "--code-version", "1")
+    assert [each["code"] for each in again["warnings"]] == ["start_requests", "outside_folder"]
 
 
 def test_code_that_does_not_work_is_shown_with_its_traceback(shell: Shell, tmp_path: Path) -> None:
@@ -33,6 +60,29 @@ def test_code_that_does_not_work_is_shown_with_its_traceback(shell: Shell, tmp_p
     assert answer.code == 1
     assert "prices.py" in answer.err
     assert answer.err.splitlines()[-1].startswith("the code was not deployed: its code cannot be imported")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("lxml ; python_version > '3' --index-url http://me:hush@evil.test/", "the option --index-url is not allowed"),
+        ("lxml --global-option=x", "the option --global-option is not allowed"),
+        ("lxml @ https://me:hush@evil.test/lxml.whl", "a URL is not allowed"),
+        ("lxml lxml", "'lxml lxml' is no requirement, such as lxml>=5"),
+    ],
+)
+def test_requirements_that_may_not_be_are_told_with_their_line(
+    shell: Shell, tmp_path: Path, line: str, why: str
+) -> None:
+    folder = written(tmp_path / "code", {**project(), "requirements.txt": f"# what it needs\nscrapy\n{line}\n"})
+    answer = shell("deploy", str(folder))
+    assert answer.code == 1
+    told = answer.err.splitlines()[-1]
+    assert told.startswith("the code was not deployed: its requirements cannot be installed")
+    assert f"requirements.txt, line 3: {why}" in answer.err
+    assert "hush" not in answer.err
+    assert "Traceback" not in answer.err
+    assert shell.document("versions", "list", "--project", "shop") == []
 
 
 def test_the_traceback_begins_in_the_code_and_names_its_files_as_they_are_there(shell: Shell, tmp_path: Path) -> None:

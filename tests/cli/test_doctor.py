@@ -9,7 +9,7 @@ import pytest
 from tests.cli.commanding import Answer, Hand, Shell
 from weft.app import App, open_app
 from weft.cli import doctor
-from weft.cli.findings import Finding
+from weft.cli.doctor import Finding
 from weft.clock import now, seconds
 from weft.config import Config
 from weft.db.schema import VERSION
@@ -54,7 +54,7 @@ async def test_a_living_worker_and_scheduler_are_seen(tmp_path: Path, monkeypatc
             await asyncio.sleep(0.01)
 
     firing = asyncio.create_task(fire_for_ever())
-    findings = {each.check: each for each in await doctor.examine(config)}
+    findings = {each.check: each for each in await doctor.run_checks(config)}
     firing.cancel()
     await app.close()
     assert all(each.ok for each in findings.values()), findings
@@ -82,13 +82,13 @@ def test_a_clock_that_is_ahead_is_told(shell: Shell) -> None:
     assert re.fullmatch(r"the clock of a worker is [\d.]+ min ahead of this one", clock.found)
 
 
-def test_a_database_that_is_not_there_is_the_first_problem(shell: Shell) -> None:
-    answer = shell("doctor", "--json")
+def test_a_database_that_is_not_there_is_the_first_problem(newcomer: Shell) -> None:
+    answer = newcomer("doctor", "--json")
     assert answer.code == 1
     first = Finding(**answer.document[0])
     assert (first.check, first.ok) == ("database", False)
-    assert "`weft up` makes one" in first.found
-    assert not shell.folder.exists()
+    assert "start one with `weft up`" in first.found
+    assert not newcomer.folder.exists()
 
 
 def test_blobs_that_cannot_be_written_are_a_problem(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_blobs_that_cannot_be_written_are_a_problem(shell: Shell, monkeypatch: p
     shell.apply("{}")
     blobs = found(shell("doctor", "--json"))["blobs"]
     assert not blobs.ok
-    assert blobs.found.startswith("file:taken cannot be written: ")
+    assert blobs.found.startswith(f"file:{Path.cwd()}/taken cannot be written: ")
 
 
 def test_a_broker_that_does_not_answer_is_a_problem(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,3 +121,23 @@ def test_a_full_disk_is_a_problem(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(doctor, "LEAST_FREE_BYTES", 10**18)
     disk = found(shell("doctor", "--json"))["disk"]
     assert (disk.ok, disk.advice) == (False, "make room")
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "words"),
+    [
+        ("frontier", "redis://me:hush@127.0.0.1:1", "does not answer"),
+        ("limiter", "redis://me:hush@127.0.0.1:1", ""),
+        ("intake", "amqp://me:hush@127.0.0.1:1/%2F", "takes no connection"),
+    ],
+)
+def test_a_store_or_a_queue_that_does_not_answer_is_a_problem(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, url: str, words: str
+) -> None:
+    shell.apply("{}")
+    assert found(shell("doctor", "--json"))[name].ok
+    monkeypatch.setenv(f"WEFT_{name.upper()}", url)
+    answer = shell("doctor", "--json")
+    assert not found(answer)[name].ok
+    assert words in found(answer)[name].found
+    assert "hush" not in answer.out

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import Shell, weft
-from tests.scrapyd.left_behind import add_egg, add_items, add_log, add_pending, contents, egg, log_text, wait_for
+from tests.scrapyd.left_behind import (
+    SETTINGS,
+    add_egg,
+    add_items,
+    add_log,
+    add_pending,
+    contents,
+    egg,
+    log_text,
+    wait_for,
+)
 from weft.app import App
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
@@ -77,6 +87,27 @@ def test_the_report_says_what_each_option_means(shell: Shell, folder: Path) -> N
     assert told.splitlines()[-2:] == ["for weft.toml:", "  port = 6900"]
 
 
+@pytest.mark.parametrize("conf", ["", "[scrapyd]\nbind_address = 0.0.0.0\n"])
+def test_the_report_says_that_names_of_this_weft_must_be_allowed(newcomer: Shell, folder: Path, conf: str) -> None:
+    (folder / "scrapyd.conf").write_text(conf)
+    told = newcomer.ok("import", "scrapyd", "--dir", str(folder), "--dry-run").lines
+    [note] = [line for line in told if "421" in line]
+    assert "WEFT_ALLOWED_HOSTS=scrapyd1,10.0.0.7" in note
+    assert note in newcomer.document("import", "scrapyd", "--dir", str(folder), "--dry-run")["notes"]
+    assert ["allowed_hosts" in line for line in told if line.startswith("bind_address")] == [True] * bool(conf)
+
+
+def test_the_report_names_the_variables_that_spiders_do_not_see_any_more(shell: Shell, folder: Path) -> None:
+    settings = SETTINGS + "import os\nDB = os.environ.get('MY_DB')\nPROXY = os.getenv('PROXY_URL')\n"
+    add_egg(folder, "shop", "2", egg(settings=settings))
+    sentence = "spiders see no variables of the environment but those that the setting spider_env names"
+    assert sentence in shell.ok("import", "scrapyd", "--dir", str(folder), "--dry-run").out
+    told = shell.ok("import", "scrapyd", "--dir", str(folder)).lines
+    at = told.index(f"{sentence}:")
+    assert told[at + 1] == "  shop reads MY_DB, PROXY_URL"
+    assert told[-3:] == ["for weft.toml:", "  port = 6900", '  spider_env = "MY_DB,PROXY_URL"']
+
+
 def test_programs_get_one_document(shell: Shell, folder: Path) -> None:
     document = shell.document("import", "scrapyd", "--dir", str(folder))
     taken = {"taken": 1, "known": 0, "refused": 0}
@@ -108,11 +139,16 @@ def test_what_is_refused_is_told_with_its_traceback_and_the_rest_is_taken(shell:
     assert (document.code, [each["kind"] for each in document.document["refused"]]) == (1, ["eggs", "logs"])
 
 
-def test_a_dry_run_needs_no_weft_and_makes_none(shell: Shell, folder: Path) -> None:
-    told = shell.ok("import", "scrapyd", "--dir", str(folder), "--dry-run").lines
+def test_a_dry_run_needs_no_weft_and_makes_none(newcomer: Shell, folder: Path) -> None:
+    told = newcomer.ok("import", "scrapyd", "--dir", str(folder), "--dry-run").lines
     assert told[0] == "WHAT           TO BE TAKEN  KNOWN  REFUSED"
     assert told[5] == "pending jobs   1            0      0"
-    assert not shell.folder.exists()
+    assert not newcomer.folder.exists()
+    refused = newcomer("import", "scrapyd", "--dir", str(folder))
+    assert (refused.code, newcomer.folder.exists()) == (78, False)
+
+
+def test_what_was_taken_is_known_to_a_dry_run(shell: Shell, folder: Path) -> None:
     shell.ok("import", "scrapyd", "--dir", str(folder))
     assert shell.ok("import", "scrapyd", "--dir", str(folder), "--dry-run").lines[5].split() == [
         "pending",

@@ -82,7 +82,7 @@ def test_a_name_in_two_projects_asks_for_one(shell: Shell) -> None:
     crawl(shell, *ITEMS, project="other")
     answer = shell("items", "drinks")
     assert answer.code == 2
-    assert "several projects have a dataset drinks: other, shop" in answer.err
+    assert answer.err == "dataset drinks: several projects have it (other, shop); name one with --project\n"
 
 
 @pytest.mark.parametrize("words", [("items", "drinks", "--attempt", "1"), ("items", "drinks", "--follow")])
@@ -107,12 +107,12 @@ def test_a_run_is_followed_until_it_has_ended(shell: Shell) -> None:
     async def yield_more_and_end(app: App) -> None:
         from tests.items.scene import lines
         from tests.runs.acting import Hand
-        from weft.items.model import Harvest
+        from weft.items.model import ItemBatch
         from weft.runs.model import Ending
 
         run = await app.runs.get(run_id)
         hand = await Hand.join(app, run.worker or "")
-        await app.protocol.collect(hand.id, [Harvest(run_id, run.attempt, 2, lines(ITEMS[1:]))])
+        await app.protocol.collect(hand.id, [ItemBatch(run_id, run.attempt, 2, lines(ITEMS[1:]))])
         await app.leases.finish(1, [Ending(run_id, run.attempt, "cancelled")])
 
     shell.act(yield_more_and_end)
@@ -134,11 +134,11 @@ def test_a_dataset_shows_what_is_in_it(shell: Shell) -> None:
 def test_key_fields_and_schema_are_set_one_by_one(shell: Shell) -> None:
     schema = shell.folder.parent / "schema.json"
     schema.write_text('{"required": ["name"]}')
-    shell.ok("datasets", "set", "shop/drinks", "--key", "name, price")
+    shell.ok("datasets", "set", "shop/drinks", "--key-fields", "name, price")
     shell.ok("datasets", "set", "shop/drinks", "--schema", str(schema))
     (found,) = shell.document("datasets", "list")
     assert (found["key_fields"], found["schema"]) == (["name", "price"], {"required": ["name"]})
-    shell.ok("datasets", "set", "shop/drinks", "--key", "", "--no-schema")
+    shell.ok("datasets", "set", "shop/drinks", "--key-fields", "", "--no-schema")
     (found,) = shell.document("datasets", "list")
     assert (found["key_fields"], found["schema"]) == ([], None)
     schema.write_text("nonsense")

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.commanding import Shell
 from tests.intake.letter_making import REASON, deployed, kept, written
 from weft.app import App
+from weft.redaction import MASK
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_a_letter_is_listed_shown_edited_and_resubmitted(filled: Shell, tmp_path
     listed = filled.ok("letters", "list").out
     assert REASON in listed
     shown = filled.ok("letters", "show", "1").out
-    assert written(priority=-5000).decode() in shown
+    assert written(priority=1.5).decode() in shown
     file = tmp_path / "order.json"
     file.write_bytes(written())
     assert filled.ok("letters", "edit", "1", "--file", str(file)).out.startswith("letter 1 is edited")
@@ -39,6 +40,14 @@ def test_a_letter_is_listed_shown_edited_and_resubmitted(filled: Shell, tmp_path
     assert (found["id"], found["state"]) == (1, "resubmitted")
 
 
+def test_what_is_secret_in_a_letter_is_shown_masked(shell: Shell) -> None:
+    shell.act(lambda app: kept(app, written(args={"password": "hush-hush"}), headers={"x-token": "hush-hush"}))
+    for answer in (shell("letters", "show", "1"), shell("letters", "show", "1", "--json")):
+        assert answer.code == 0
+        assert "hush" not in answer.out
+        assert answer.out.count(MASK) + answer.out.count(ascii(MASK)[1:-1]) == 2
+
+
 def test_a_letter_that_is_refused_again_is_told_with_its_reason(filled: Shell) -> None:
     answer = filled("letters", "resubmit", "1")
     assert answer.code == 1
@@ -46,7 +55,7 @@ def test_a_letter_that_is_refused_again_is_told_with_its_reason(filled: Shell) -
 
 
 def test_a_letter_is_edited_with_the_editor_of_the_person(filled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import sys, pathlib; f = pathlib.Path(sys.argv[1]); f.write_text(f.read_text().replace('-5000', '5'))"
+    program = "import sys, pathlib; f = pathlib.Path(sys.argv[1]); f.write_text(f.read_text().replace('1.5', '5'))"
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", f'"{sys.executable}" -c "{program}"')
     filled.ok("letters", "edit", "1")

@@ -5,7 +5,7 @@ from io import TextIOWrapper
 
 from tests.cli.commanding import Hand, Shell, ended_run, on_a_terminal
 from weft.app import App
-from weft.cli.output import LogText
+from weft.cli.output import TerminalLogText
 
 NOOP = ("runs", "submit", "--kind", "noop", "--spec", "{}")
 
@@ -53,10 +53,10 @@ def test_a_raw_log_is_printed_byte_by_byte(shell: Shell) -> None:
 
 def test_a_log_reads_the_same_however_it_is_cut() -> None:
     data = "ünï\x1b[1;31mred\x1b[0m\r\n\x1b]8;;http://x\x1b\\link\x1b]8;;\x07 end\rover\x1b".encode()
-    whole = LogText().feed(data, last=True)
+    whole = TerminalLogText().feed(data, last=True)
     assert whole == "ünïred\nlink end\nover\\x1b"
     for cut in range(len(data)):
-        text = LogText()
+        text = TerminalLogText()
         assert text.feed(data[:cut]) + text.feed(data[cut:], last=True) == whole, cut
 
 
@@ -109,7 +109,7 @@ def test_waiting_for_runs_that_succeeded_exits_with_0(shell: Shell) -> None:
 
 def test_waiting_gives_up_in_time(shell: Shell) -> None:
     shell.ok(*NOOP)
-    answer = shell("runs", "wait", "1", "--timeout", "0")
+    answer = shell("runs", "wait", "1", "--wait-timeout", "0")
     assert answer.code == 1
     assert answer.err.splitlines()[-1] == "run 1 is still queued after 0 s"
 
@@ -139,6 +139,7 @@ def test_a_submit_can_print_the_log_until_the_end(shell: Shell) -> None:
     out, err, code = shell.act(talk)
     assert (out, code) == ("log\n", 0)
     assert err.splitlines()[-1] == "run 1 succeeded"
+    assert err.count("run 1 succeeded") == 1
 
 
 def test_followed_as_a_document_the_log_comes_whole(shell: Shell) -> None:
@@ -155,7 +156,7 @@ def test_on_a_terminal_waiting_shows_the_last_line_of_the_log(shell: Shell) -> N
         await hand.say(await hand.lease(), 0, b"fetching\n\x1b[31mpage 3 of 9\x1b[0m\n")
 
     shell.act(speak)
-    code, shown = on_a_terminal("--data-dir", str(shell.folder), "runs", "wait", "1", "--timeout", "0")
+    code, shown = on_a_terminal("--data-dir", str(shell.folder), "runs", "wait", "1", "--wait-timeout", "0")
     assert code == 1
     assert "0 of 1 ended, " in shown
     assert "; run 1 running page 3 of 9" in shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cli.commanding import Shell
-from weft.fetching.proxy_turns import ProxyTurn, Used
+from weft.proxies.model import ProxyTurn, ProxyUsage
 
 PLAN = """
 sites = ["*.example"]
@@ -19,7 +19,7 @@ def test_a_plan_is_set_from_a_file_and_tells_where_sites_stand_and_what_it_cost(
     file = shell.folder.parent / "ways.toml"
     file.write_text(PLAN)
     assert shell.ok("proxies", "set", "ways", str(file)).out == "proxy plan ways of project default is set: 1 exit\n"
-    used = [Used("shop.example", "", 0, "hard_block", 2), Used("shop.example", "dc1", 1, "ok", 3, 10, 20)]
+    used = [ProxyUsage("shop.example", "", 0, "hard_block", 2), ProxyUsage("shop.example", "dc1", 1, "ok", 3, 10, 20)]
     shell.act(lambda app: app.proxies.turn("default", ProxyTurn("ways", 1, used)))
     assert "dc1 (cheap)" in shell.ok("proxies", "list").out
     [site] = shell.document("proxies", "show", "ways")["sites"]

@@ -18,8 +18,8 @@ from tests.projects.making import a_version
 from tests.servers import Server
 from tests.servers.server import free_port
 from weft.app import App, open_intake
-from weft.intake.letter import Wanted
-from weft.intake.receiver import Receiver
+from weft.intake.model import DeadLetterFilter
+from weft.intake.receiver import MessageReceiver
 
 on_queues = pytest.mark.parametrize("kind", ["rabbitmq", "redis"])
 NAMES = {"rabbitmq": "queue", "redis": "stream"}
@@ -32,7 +32,7 @@ class Scene:
     option: str
     url: str
     app: App
-    receiver: Receiver
+    receiver: MessageReceiver
     folder: Path
 
     async def submit(self, *args: str) -> Answer:
@@ -74,8 +74,10 @@ async def test_orders_become_the_runs_that_they_ask_for(scene: Scene) -> None:
     while len(runs := await scene.app.runs.find({})) < 3:
         await scene.receiver.tick()
     assert {(run.project, run.task, run.kind, run.priority) for run in runs} == {("shop", "prices", "spider", 7)}
-    assert runs[0].spec.spec == {"spider": "prices", "args": {"country": "de"}, "settings": {"A": "b=c"}}
-    assert await scene.app.letters.find(Wanted()) == []
+    asked = {run.spec.spec["args"].pop("_job"): run.spec.spec for run in runs}
+    spec = {"spider": "prices", "args": {"country": "de"}, "settings": {"A": "b=c"}}
+    assert asked == dict.fromkeys(answer.lines, spec)
+    assert await scene.app.letters.find(DeadLetterFilter()) == []
 
 
 @on_queues
@@ -95,14 +97,25 @@ async def test_a_reply_tells_why_an_order_is_refused(scene: Scene) -> None:
     answer = await scene.submit("--spider", "nothing", "--reply")
     assert answer.code == 1
     assert "refused: spider is 'nothing'" in answer.out
-    [letter] = await scene.app.letters.find(Wanted())
+    [letter] = await scene.app.letters.find(DeadLetterFilter())
     assert letter.project == "shop"
 
 
 @on_queues
 @on_sqlite
 async def test_an_order_of_which_nobody_hears_is_unanswered(scene: Scene) -> None:
-    command = [WEFT, "submit", scene.option, scene.url, "--spider", "prices", "--reply", "--timeout", "0.1", "--json"]
+    command = [
+        WEFT,
+        "submit",
+        scene.option,
+        scene.url,
+        "--spider",
+        "prices",
+        "--reply",
+        "--wait-timeout",
+        "0.1",
+        "--json",
+    ]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment())
     out, _ = await process.communicate()
     assert process.returncode == 1

@@ -1,8 +1,17 @@
 """``weft runs``: submit, look, cancel."""
 
 import json
+from pathlib import Path
+
+import pytest
 
 from tests.cli.commanding import Shell, ended_run
+from tests.items.scene import Spider, lines
+from tests.runs.acting import Hand
+from tests.spiders import project
+from tests.waiting import eventually
+from weft.app import App
+from weft.projects.packing import pack
 
 NOOP = ("runs", "submit", "--kind", "noop", "--spec", "{}")
 
@@ -10,14 +19,42 @@ NOOP = ("runs", "submit", "--kind", "noop", "--spec", "{}")
 def test_a_submitted_run_is_listed(shell: Shell) -> None:
     assert shell.ok(*NOOP).out == "run 1 queued\n"
     heading, row = shell.ok("runs", "list").lines
-    assert heading.split() == ["RUN", "TASK", "STATE", "STARTED", "TOOK", "TRY", "WORKER", "WHY"]
-    assert row.split() == ["1", "default/noop", "queued", "-", "-", "-", "-", "-"]
+    counts = ["ITEMS", "PAGES", "ERRORS", "WARNINGS"]
+    assert heading.split() == ["RUN", "TASK", "STATE", "STARTED", "TOOK", *counts, "TRY", "WORKER", "WHY"]
+    assert row.split() == ["1", "default/noop", "queued", *["-"] * 9]
 
 
 def test_no_runs_are_told_in_words(shell: Shell) -> None:
+    assert shell.ok("runs", "list").out == "no runs yet\n"
     shell.ok(*NOOP)
-    assert shell.ok("runs", "list", "--state", "failed").out == "no runs yet\n"
+    for filters in (("--state", "failed"), ("--task", "other"), ("--project", "other"), ("--before", "1")):
+        assert shell.ok("runs", "list", *filters).out == "no runs match these filters\n"
     assert shell.document("runs", "list", "--state", "failed") == []
+
+
+LISTS = ("tasks", "crawls", "datasets", "letters", "users", "keys", "webhooks", "shares", "audit")
+
+
+@pytest.mark.parametrize("noun", LISTS)
+def test_an_empty_list_tells_whether_filters_made_it_so(shell: Shell, noun: str) -> None:
+    assert "filters" not in shell.ok(noun, "list").out
+    assert shell.ok(noun, "list", "--project", "other").out.endswith("match these filters\n")
+
+
+def test_the_end_of_a_run_that_was_waited_for_is_told_once(shell: Shell) -> None:
+    process = shell.start(*NOOP, "--wait")
+
+    async def end(app: App) -> None:
+        await eventually(lambda: app.runs.find({}, limit=1))
+        hand = await Hand.join(app)
+        [lease] = await hand.lease()
+        await hand.end(lease)
+
+    shell.act(end)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert (out + err).count("run 1 succeeded") == 1
+    assert out == "run 1 succeeded\n"
 
 
 def test_runs_are_filtered_by_state_task_and_project(shell: Shell) -> None:
@@ -68,7 +105,7 @@ def test_a_reason_cannot_steer_the_terminal(shell: Shell) -> None:
 
 
 def test_a_run_is_shown_with_its_attempts(shell: Shell) -> None:
-    shell.ok(*NOOP, "--retries", "1", "--label", "gpu", "--timeout", "9", "--priority", "5")
+    shell.ok(*NOOP, "--retries", "1", "--worker-label", "gpu", "--timeout", "9", "--priority", "5")
     shell.ok("runs", "show", "1")
     text = shell.ok("runs", "show", "1").out
     assert "labels       gpu" in text
@@ -123,15 +160,19 @@ def test_an_ended_run_is_queued_again_with_its_spec(shell: Shell) -> None:
 
 
 def test_a_key_makes_one_run(shell: Shell) -> None:
-    assert shell.document(*NOOP, "--key", "k") == {"run_id": 1, "fresh": True, "why": ""}
-    assert shell.document(*NOOP, "--key", "k") == {"run_id": 1, "fresh": False, "why": "same idempotency key"}
-    assert shell.ok(*NOOP, "--key", "k").out == "run 1 is there already: same idempotency key\n"
+    assert shell.document(*NOOP, "--idempotency-key", "k") == {"run_id": 1, "fresh": True, "why": ""}
+    assert shell.document(*NOOP, "--idempotency-key", "k") == {
+        "run_id": 1,
+        "fresh": False,
+        "why": "same idempotency key",
+    }
+    assert shell.ok(*NOOP, "--idempotency-key", "k").out == "run 1 is there already: same idempotency key\n"
     assert len(shell.document("runs", "list")) == 1
 
 
 def test_a_key_cannot_stand_for_two_requests(shell: Shell) -> None:
-    shell.ok(*NOOP, "--key", "k")
-    answer = shell("runs", "submit", "--kind", "noop", "--spec", '{"fail": "x"}', "--key", "k")
+    shell.ok(*NOOP, "--idempotency-key", "k")
+    answer = shell("runs", "submit", "--kind", "noop", "--spec", '{"fail": "x"}', "--idempotency-key", "k")
     assert (answer.code, answer.err) == (1, "idempotency key k was used before for another request\n")
 
 
@@ -141,3 +182,44 @@ def test_a_full_queue_refuses_a_run(shell: Shell) -> None:
     answer = shell(*NOOP, "--project", "shop")
     assert answer.code == 1
     assert answer.err.startswith("project shop has 1 runs waiting, which is its limit; try again in")
+
+
+def test_a_run_that_a_condition_fails_is_waited_for_with_exit_1_and_its_reason_and_a_marked_one_is_found(
+    shell: Shell, tmp_path: Path
+) -> None:
+    archive = tmp_path / "shop.zip"
+    with archive.open("wb") as file:
+        pack(project(tmp_path / "code"), file)
+    shell.act(lambda app: app.projects.deploy("shop", archive, "1"))
+    shell.ok("run", "things", "--success-if", "items >= 10", "--success-if", "errors <= 0")
+    shell.ok("run", "things")
+
+    async def executed(app: App) -> None:
+        hand = await Hand.join(app)
+        for lease in await hand.lease():
+            await Spider(hand, lease).send(lines([{"n": 1}]), stats={"log_count/ERROR": 2})
+            await hand.end(lease)
+
+    shell.act(executed)
+    waited = shell("runs", "wait", "1", "2")
+    assert waited.code == 1
+    why = "2 errors were logged, at most 0 are allowed; 1 item was stored, at least 10 are required"
+    assert why in shell.ok("runs", "list").out
+    shown = shell.ok("runs", "show", "1").out
+    assert "condition    items >= 10 (of the task): did not hold, found 1\n" in shown
+    assert shell("runs", "wait", "2").code == 0
+    assert [run["id"] for run in shell.document("runs", "list", "--mark", "errors")] == [2]
+    assert shell("runs", "list", "--mark", "blue").code == 2
+    shell.ok("run", "things")
+
+    async def idle(app: App) -> None:
+        hand = await Hand.join(app)
+        (lease,) = await hand.lease()
+        await Spider(hand, lease).send(b"", stats={"start_time": "now"})
+        await hand.end(lease)
+
+    shell.act(idle)
+    found = shell.document("runs", "list", "--mark", "no_requests")[0]
+    assert (found["id"], found["requests"], found["marks"]) == (3, 0, ["no_requests"])
+    assert "made no request" in shell.ok("runs", "list", "--mark", "no_requests").out
+    assert shell("run", "things", "--success-if", "many items").code == 2

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commanding import Shell, on_a_terminal, weft
 from weft.access.model import Caller
-from weft.cli.noting import user
+from weft.cli.auditing import local_user
 
 CANARY = "kAnArY-on-the-line"
 
@@ -26,7 +26,7 @@ def test_a_secret_is_read_from_the_standard_input_and_never_shown(shell: Shell) 
     opened = shell.act(lambda app: app.secrets.open({("default", "TOKEN")}))
     assert opened["default", "TOKEN"] == CANARY
     [listed] = shell.document("secrets", "list")
-    assert (listed["name"], listed["updated_by"]) == ("TOKEN", f"local:{user()}")
+    assert (listed["name"], listed["updated_by"]) == ("TOKEN", f"local:{local_user()}")
     assert CANARY not in shell.ok("audit", "export").out
     assert not [each for each in shell.folder.rglob("*") if each.is_file() and CANARY.encode() in each.read_bytes()]
 
@@ -81,7 +81,7 @@ def test_what_commands_change_is_told_and_verified(shell: Shell) -> None:
     shell.ok("runs", "cancel", "1")
     found = shell.document("audit", "list")
     assert [each["action"] for each in found] == ["runs.cancel", "tasks.run", "tasks.pause", "tasks.apply"]
-    assert {each["actor"] for each in found} == {f"local:{user()}"}
+    assert {each["actor"] for each in found} == {f"local:{local_user()}"}
     assert (found[0]["target"], found[2]["target"]) == ("run 1", "task default/fetch")
     assert [each["id"] for each in shell.document("audit", "list", "--action", "tasks.run")] == [2 + 1]
     lines = shell.ok("audit", "export").lines
@@ -113,19 +113,32 @@ def test_a_parameter_cannot_ask_for_a_secret(shell: Shell) -> None:
     assert (answer.code, "only the task itself may name a secret" in answer.err) == (2, True)
 
 
+def test_a_parameter_cannot_send_a_secret_to_another_server(shell: Shell) -> None:
+    shell.apply(
+        "tasks: [{name: fetch, kind: http, params: {host: shop.example}, "
+        "spec: {url: 'https://{{host}}/', headers: {X-Key: '{{secret:TOKEN}}'}}}]",
+        "--yes",
+    )
+    answer = shell("tasks", "run", "fetch", "--param", "host=evil.example")
+    assert answer.code == 2
+    assert "parameters is 'https://evil.example'; the task has secrets" in answer.err
+    assert shell("runs", "list", "--json").document == []
+    assert shell("tasks", "run", "fetch", "--param", "host=shop.example").code == 0
+
+
 @pytest.mark.parametrize("key", ["weft", "changeme", "8 bytes!"])
-def test_weft_does_not_start_with_a_key_that_is_known_or_short(shell: Shell, key: str) -> None:
+def test_weft_does_not_start_with_a_key_that_is_known_or_short(newcomer: Shell, key: str) -> None:
     settings = {"WEFT_SECRET_KEY": key.replace(" ", "_"), "WEFT_PORT": "0"}
-    answer = weft("serve", "--data-dir", str(shell.folder), env=settings)
+    answer = weft("serve", "--data-dir", str(newcomer.folder), env=settings)
     assert answer.code == 78
     assert "key 1 of secret_key must not be used" in answer.err
-    assert not (shell.folder / "weft.db").exists()
+    assert not (newcomer.folder / "weft.db").exists()
 
 
 def test_what_was_refused_does_not_look_as_if_it_was_done(shell: Shell) -> None:
     shell.apply("{}")
     caller = Caller(name="ann", kind="user")
-    shell.act(lambda weft: weft.refusals.tell(caller, "runs.cancel", "not_allowed", target="run 7"))
+    shell.act(lambda weft: weft.denied_requests.tell(caller, "runs.cancel", "not_allowed", target="run 7"))
     assert "runs.cancel (refused)" in shell.ok("audit", "list").out
     assert shell.document("audit", "list")[0]["data"] == {"refused": True, "code": "not_allowed"}
 
@@ -141,7 +154,7 @@ def test_the_log_is_listed_without_what_was_refused_or_with_nothing_else(shell: 
     file = shell.folder.parent / "value"
     file.write_text("long enough")
     shell.ok("secrets", "set", "TOKEN", "--file", str(file))
-    shell.act(lambda app: app.refusals.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed"))
+    shell.act(lambda app: app.denied_requests.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed"))
     assert [each["action"] for each in shell.document("audit", "list", "--refused")] == ["runs.cancel"]
     assert "runs.cancel (refused)" in shell.ok("audit", "list", "--refused").out
     assert [each["action"] for each in shell.document("audit", "list", "--not-refused")] == ["secrets.set"]

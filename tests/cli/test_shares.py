@@ -40,5 +40,5 @@ def test_what_cannot_be_shared_is_refused(shell: Shell) -> None:
     shell.ok("users", "create", "ada", "--generate")
     assert "there is no link for guests" in shell.ok("shares", "list").out
     assert "it must name the project" in shell("shares", "create", "--for", "x").err
-    assert "there is no dataset" in shell(*CREATE, "--dataset", "nothing").err
+    assert "there is no dataset" in shell(*CREATE, "--only-dataset", "nothing").err
     assert "there is no share 9" in shell("shares", "revoke", "9").err

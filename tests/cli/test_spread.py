@@ -15,8 +15,8 @@ def test_a_spider_is_spread_over_runs_that_share_a_frontier_once_a_key(shell: Sh
         pack(project(tmp_path / "code"), file)
     shell.act(lambda app: app.projects.deploy("shop", archive, "1"))
 
-    first = shell("--json", "run", "things", "--spread", "3", "--key", "nightly")
-    again = shell("--json", "run", "things", "--spread", "3", "--key", "nightly")
+    first = shell("--json", "run", "things", "--spread", "3", "--idempotency-key", "nightly")
+    again = shell("--json", "run", "things", "--spread", "3", "--idempotency-key", "nightly")
 
     assert first.err.splitlines() == ["it shares its frontier with run 2, 3"]
     assert (again.document["run_id"], again.document["fresh"]) == (first.document["run_id"], False)

@@ -1,11 +1,12 @@
 """``weft tasks``: keep, change, start."""
 
 import json
+import os
 from typing import Any
 
 import pytest
 
-from tests.cli.commanding import Shell, ended_run, on_a_terminal
+from tests.cli.commanding import Shell, ended_run, on_a_terminal, weft
 from weft.cli.task_text import fires
 from weft.clock import iso, moment
 from weft.tasks.schedule import Schedule
@@ -46,6 +47,14 @@ def test_a_file_of_tasks_is_shown_and_applied(shell: Shell) -> None:
     ]
 
 
+def test_a_pipe_that_nobody_writes_to_is_refused_at_once(shell: Shell) -> None:
+    pipe = shell.folder.parent / "pipe.yaml"
+    os.mkfifo(pipe)
+    answer = weft("tasks", "apply", str(pipe), "--yes", "--data-dir", str(shell.folder))
+    assert answer.code == 2
+    assert "pipe.yaml'; it cannot be read" in answer.err
+
+
 def test_applied_again_a_file_changes_nothing(shell: Shell) -> None:
     shell.apply(NIGHTLY, "--yes")
     assert shell.apply(NIGHTLY).out == "nothing to change\n"
@@ -83,7 +92,7 @@ def test_a_dry_run_refuses_what_applying_would_refuse(shell: Shell) -> None:
 def test_where_nobody_can_be_asked_yes_must_be_said(shell: Shell) -> None:
     answer = shell.apply(NIGHTLY)
     assert answer.code == 2
-    assert answer.err == "--yes is 'not given'; it must be given where nobody can be asked: make these changes?\n"
+    assert answer.err == "--yes: it must be given where nobody can be asked: make these changes?\n"
     assert shell.document("tasks", "list") == []
 
 
@@ -150,6 +159,14 @@ def test_fire_times_follow_the_clock_of_the_zone() -> None:
     assert told == ["2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]
 
 
+def test_a_time_that_has_come_is_due_and_not_ago(shell: Shell) -> None:
+    shell.apply("tasks: [{name: often, kind: noop, schedule: '@every 1h'}]", "--yes")
+    assert shell.ok("tasks", "list").out.split()[-2:] != ["due", "now"]
+    late = "UPDATE schedules SET next_fire_at = 1"
+    shell.act(lambda app: app.db.transact(lambda tx: tx.connection.exec_driver_sql(late).rowcount))
+    assert shell.ok("tasks", "list").out.endswith("due now\n")
+
+
 def test_a_task_without_a_schedule_has_no_next_time(shell: Shell) -> None:
     shell.apply(NIGHTLY, "--yes")
     answer = shell("tasks", "next", "report")
@@ -197,7 +214,7 @@ def test_a_task_of_another_project_is_named_in_two_ways(shell: Shell) -> None:
     assert shell.ok("tasks", "run", "a", "--project", "shop", "--priority", "9").out == "run 2 queued\n"
     assert shell.document("runs", "show", "2")["priority"] == 9
     assert shell("tasks", "run", "a").err == "there is no task default/a\n"
-    assert shell.ok("tasks", "list", "--project", "default").out.startswith("no tasks yet")
+    assert shell.ok("tasks", "list", "--project", "default").out.startswith("no tasks match these filters")
 
 
 def test_a_window_is_back_filled_once(shell: Shell) -> None:
@@ -236,7 +253,7 @@ def test_only_the_wanted_project_is_exported(shell: Shell) -> None:
 
 def test_a_run_of_a_task_can_be_waited_for(shell: Shell) -> None:
     shell.apply("tasks: [{name: a, kind: noop}]", "--yes")
-    shell.ok("tasks", "run", "a", "--key", "k")
+    shell.ok("tasks", "run", "a", "--idempotency-key", "k")
     shell.act(ended_run("failed", reason="exit code 3"))
-    answer = shell("tasks", "run", "a", "--key", "k", "--wait")
+    answer = shell("tasks", "run", "a", "--idempotency-key", "k", "--wait")
     assert (answer.code, answer.out) == (1, "run 1 failed: exit code 3\n")

@@ -9,7 +9,7 @@ NOOP = ("runs", "submit", "--kind", "noop", "--spec", "{}")
 def test_an_idle_weft_is_told_in_words(shell: Shell) -> None:
     shell.apply("{}")
     assert shell.ok("top", "--once").lines == [
-        "ready 0   waiting 0   running 0   ended in the last minute 0",
+        "ready 0   waiting 0   paused 0   running 0   ended in the last minute 0",
         "",
         "RUNNING",
         "nothing runs",
@@ -34,7 +34,7 @@ def test_a_look_counts_what_waits_runs_and_ended_and_marks_what_is_bad(shell: Sh
 
     shell.act(take_one)
     text = shell.ok("top", "--once").out
-    assert text.startswith("ready 1   waiting 0   running 1   ended in the last minute 3: ")
+    assert text.startswith("ready 1   waiting 0   paused 0   running 1   ended in the last minute 3: ")
     assert text.splitlines()[0].endswith("! 1 failed, 1 succeeded, ! 1 timeout")
     running, failed = text.split("FAILED")[0], text.split("FAILED")[1]
     assert "4    default/noop  running" in running
@@ -53,14 +53,26 @@ def test_what_ended_long_ago_is_not_counted(shell: Shell) -> None:
 def test_a_look_is_a_document_for_programs(shell: Shell) -> None:
     shell.ok(*NOOP)
     document = shell.document("top")
-    assert document["live"] == {"ready": 1, "waiting": 0, "running": 0}
+    assert document["live"] == {"ready": 1, "held": 0, "waiting": 0, "paused": 0, "running": 0}
     assert set(document) == {"live", "ended_in_the_last_minute", "running", "failed", "workers"}
+
+
+def test_what_a_limit_holds_back_is_not_called_ready(shell: Shell) -> None:
+    shell.apply("tasks: [{name: one, kind: noop, max_running: 1}]", "--yes")
+    for _ in range(3):
+        shell.ok("tasks", "run", "one")
+
+    async def take_one(app: App) -> None:
+        await (await Hand.join(app, "w9")).lease()
+
+    shell.act(take_one)
+    assert shell.ok("top", "--once").out.startswith("ready 0   held 2   waiting 0   paused 0   running 1   ")
 
 
 def test_on_a_terminal_it_is_drawn_until_it_is_interrupted(shell: Shell) -> None:
     shell.apply("{}")
     interrupt = "\x03"
     code, shown = on_a_terminal("--data-dir", str(shell.folder), "top", typed=interrupt, after="nothing runs")
-    assert "ready 0   waiting 0   running 0" in shown
+    assert "ready 0   waiting 0   paused 0   running 0" in shown
     assert code == 130
     assert "Traceback" not in shown

@@ -110,7 +110,7 @@ def with_root(shell: Shell) -> Shell:
     [
         (("create", "a b", "--generate"), 2, "the name of a user"),
         (("create", "bob", "--password-file", "/nowhere"), 2, "it must be a file that can be read"),
-        (("create", "bob", "--generate", "--password-file", "x"), 2, "--generate is 'given'"),
+        (("create", "bob", "--generate", "--password-file", "x"), 2, "--generate: it must be left out"),
         (("create", "root", "--generate"), 1, "there is a user root already"),
         (("create", "bob", "--generate", "--role", "viewer"), 2, "either --project or --everywhere"),
         (("password", "bob", "--generate"), 1, "there is no user bob"),

@@ -17,10 +17,10 @@ def weft(shell: Shell) -> Shell:
 
 
 def test_a_webhook_is_made_changed_listed_and_removed(weft: Shell) -> None:
-    made = weft.document("webhooks", "add", URL, "--kinds", "run_finished, run_started", "--project", "shop")
+    made = weft.document("webhooks", "add", URL, "--events", "run_finished, run_started", "--project", "shop")
     assert made["secret"].startswith("whsec_")
     assert (made["url"], made["project"], made["kinds"]) == (URL, "shop", ["run_finished", "run_started"])
-    weft.ok("webhooks", "change", "1", "--paused", "--kinds", "")
+    weft.ok("webhooks", "change", "1", "--paused", "--events", "")
     [listed] = weft.document("webhooks", "list")
     assert (listed["active"], listed["kinds"]) == (False, [])
     assert "paused" in weft.ok("webhooks", "list").out
@@ -40,7 +40,7 @@ def test_a_webhook_that_was_told_nothing_says_so(weft: Shell) -> None:
 
 
 def test_what_cannot_be_is_told(weft: Shell) -> None:
-    assert "kinds" in weft("webhooks", "add", URL, "--kinds", "run_exploded").err
+    assert "kinds" in weft("webhooks", "add", URL, "--events", "run_exploded").err
     assert "url" in weft("webhooks", "add", "receiver.example").err
     for command in (("change", "7", "--paused"), ("remove", "7", "--yes"), ("deliveries", "7"), ("replay", "7", "1")):
         answer = weft("webhooks", *command)

@@ -12,7 +12,7 @@ from weft.client import Client, connect
 from weft.clock import seconds
 from weft.errors import ChangedMeanwhile, Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
 from weft.runs.model import RunState
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
 
@@ -37,6 +37,15 @@ async def test_runs_are_found_as_they_are_there(app: App, far: Client) -> None:
     assert abs(there.queued_at - here.queued_at) < seconds(0.001)
 
 
+async def test_runs_that_a_limit_holds_back_are_counted_as_they_are_there(app: App, far: Client) -> None:
+    await app.tasks.put(replace(DAILY, schedule=None, max_running=1))
+    for _ in range(3):
+        await app.tasks.start("shop", "prices", {})
+    assert await far.runs.held() == await app.runs.held()
+    await (await Hand.join(app)).lease_one()
+    assert (await far.runs.held(), await app.runs.held()) == (2, 2)
+
+
 async def test_a_run_is_queued_ended_and_queued_again_from_afar(app: App, far: Client) -> None:
     [queued] = await far.runs.submit([new_run(task="once", kind="noop")])
     hand = await Hand.join(app)
@@ -55,7 +64,7 @@ async def test_a_run_is_queued_ended_and_queued_again_from_afar(app: App, far: C
 
 
 async def test_tasks_are_kept_and_read_back_whole(app: App, far: Client) -> None:
-    wanted = Wanted((DAILY,))
+    wanted = DesiredState((DAILY,))
     assert [change.what for change in await far.tasks.rehearse(wanted)] == ["create"]
     assert await app.tasks.all() == []
     assert [change.what for change in await far.tasks.apply(wanted)] == ["create"]
@@ -89,7 +98,7 @@ async def test_a_task_that_somebody_changed_since_it_was_read_is_not_changed(app
     with pytest.raises(ChangedMeanwhile):
         await far.tasks.put(DAILY, seen=[1, 2])
     await far.tasks.pause("shop", "prices")
-    await far.tasks.apply(Wanted((theirs,)))
+    await far.tasks.apply(DesiredState((theirs,)))
     await far.tasks.delete("shop", "prices")
     assert await app.tasks.all() == []
 
@@ -117,7 +126,7 @@ async def test_errors_keep_their_kind_and_their_sentence(app: App, far: Client) 
     _, token = await app.keys.create("viewer", {"shop": Role.VIEWER}, by="test")
     async with connect(far.connection.url, token) as viewer:
         with pytest.raises(NotAllowed):
-            await viewer.tasks.apply(Wanted((DAILY,)))
+            await viewer.tasks.apply(DesiredState((DAILY,)))
     async with connect(far.connection.url, "weft_none_none") as stranger:
         with pytest.raises(Unknown):
             await stranger.runs.find({})

@@ -11,9 +11,9 @@ from tests.crawls.exchanges import check_fits, keep_pages
 from tests.crawls.steering import SITE, SKIPS, SPEC, Share
 from weft.app import App
 from weft.client import Client
-from weft.crawl_ports import HostReport, Turn
-from weft.crawls.trouble import told
+from weft.crawler.reasons import host_problem
 from weft.errors import Invalid, NotFound
+from weft.ports import HostReport, Turn
 
 pytestmark = on_sqlite
 
@@ -31,6 +31,8 @@ async def test_a_crawl_is_begun_looked_at_and_steered_from_afar(app: App, far: C
     assert [each.run_id for each in there.shares] == [share.run_id]
     assert there.crawl.spec == here.spec
     assert [each.id for each in await far.crawls.all({"shop"}, state="active")] == [crawl.id]
+    [(listed, counts)] = await far.crawls.counted({"shop"}, state="active")
+    assert (listed.id, counts) == (crawl.id, near.counts)
     assert (await far.crawls.pause(crawl.id)).state == "paused"
     assert (await far.crawls.resume(crawl.id)).state == "active"
     assert await far.crawls.requeue(crawl.id) == 1
@@ -80,4 +82,4 @@ async def test_what_is_wrong_with_a_host_is_told_from_afar(app: App, far: Client
     state = '{"trouble": "does not answer (connection refused)", "errors": 3}'
     await share.turn(Turn(reports=[HostReport(host.host, host.fence, state=state, release=True)]))
     [there], [here] = await far.crawls.hosts(crawl.id), await app.crawls.hosts(crawl.id)
-    assert told(there) == told(here) == "does not answer (connection refused)"
+    assert host_problem(there) == host_problem(here) == "does not answer (connection refused)"

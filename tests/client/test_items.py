@@ -9,8 +9,8 @@ from tests.items.scene import AT, start
 from weft.app import App
 from weft.client import Client
 from weft.errors import Invalid, NotFound
-from weft.items.datasets import ThingFilter
-from weft.items.model import Condition, Selection
+from weft.items.datasets import RecordFilter
+from weft.items.model import FieldFilter, ItemQuery
 
 pytestmark = on_sqlite
 
@@ -20,10 +20,10 @@ async def test_items_are_the_same_elsewhere(app: App, far: Client) -> None:
     await spider.send(b"", stats={"downloader/request_count": 2})
     await spider.yields(*({"n": n} for n in range(0, 1200, 2)), at=AT)
     for wanted in (
-        Selection(run_id=spider.run_id),
-        Selection(run_id=spider.run_id, all_attempts=True, limit=7),
-        Selection(project="shop", dataset="quotes", where=(Condition("n", "4", part=True),)),
-        Selection(project="shop", dataset="quotes", every=True, limit=501),
+        ItemQuery(run_id=spider.run_id),
+        ItemQuery(run_id=spider.run_id, all_attempts=True, limit=7),
+        ItemQuery(project="shop", dataset="quotes", where=(FieldFilter("n", "4", part=True),)),
+        ItemQuery(project="shop", dataset="quotes", every=True, limit=501),
     ):
         here = [(row.seq, row.thing_id, row.data) async for row in app.items.rows(wanted)]
         assert here
@@ -41,7 +41,7 @@ async def test_datasets_are_the_same_elsewhere(app: App, far: Client) -> None:
     assert await far.datasets.all({"other"}) == []
     assert await far.datasets.counts("shop", "quotes") == await app.datasets.counts("shop", "quotes")
     assert await far.datasets.fields("shop", "quotes") == await app.datasets.fields("shop", "quotes")
-    for wanted in (None, ThingFilter(changed_in_run=one.run_id), ThingFilter(where=(Condition("p", "1"),))):
+    for wanted in (None, RecordFilter(changed_in_run=one.run_id), RecordFilter(where=(FieldFilter("p", "1"),))):
         here = await app.datasets.things("shop", "quotes", wanted, limit=2)
         there = await far.datasets.things("shop", "quotes", wanted, limit=2)
         assert [each.id for each in here.things] == [each.id for each in there.things] != []

@@ -35,7 +35,7 @@ async def test_the_audit_log_is_read_and_verified_elsewhere(app: App, far: Clien
 
 async def test_what_was_refused_is_found_elsewhere(app: App, far: Client) -> None:
     await far.secrets.set("shop", "A", "long enough")
-    await app.refusals.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed")
+    await app.denied_requests.tell(Caller(name="ann", kind="user"), "runs.cancel", "not_allowed")
     for refused, actions in ((None, ["runs.cancel", "secrets.set"]), (True, ["runs.cancel"]), (False, ["secrets.set"])):
         assert [each.action for each in await far.audit.find({}, refused=refused)] == actions
         assert [each.action for each in await app.audit.find({}, refused=refused)] == actions

@@ -9,7 +9,7 @@ from tests.intake.letter_making import deployed, kept, written
 from weft.app import App
 from weft.client.client import Client
 from weft.errors import ChangedMeanwhile, NotFound
-from weft.intake.letter import LetterState, Wanted
+from weft.intake.model import DeadLetterFilter, DeadLetterState
 
 pytestmark = on_sqlite
 
@@ -17,8 +17,10 @@ pytestmark = on_sqlite
 async def test_letters_elsewhere_are_those_that_are_there(app: App, far: Client) -> None:
     one = await kept(app, b"\xff\x00")
     await kept(app, project="blog", message_id="m-2")
-    assert await far.letters.find(Wanted()) == await app.letters.find(Wanted())
-    assert [each.id for each in await far.letters.find(Wanted(projects=["shop"], state=LetterState.DEAD))] == [one]
+    assert await far.letters.find(DeadLetterFilter()) == await app.letters.find(DeadLetterFilter())
+    assert [
+        each.id for each in await far.letters.find(DeadLetterFilter(projects=["shop"], state=DeadLetterState.DEAD))
+    ] == [one]
     assert await far.letters.get(one) == await app.letters.get(one)
     with pytest.raises(NotFound, match="there is no letter 99"):
         await far.letters.get(99)

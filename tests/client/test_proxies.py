@@ -10,9 +10,9 @@ from tests.api.walking import PROXY_PLAN
 from weft.app import App
 from weft.client.client import Client
 from weft.errors import NotFound
-from weft.fetching.proxy_turns import ProxyTurn, Used
+from weft.proxies.model import ProxyTurn, ProxyUsage
 
-USED = [Used("shop.example", "", 0, "hard_block", 2), Used("shop.example", "dc1", 1, "ok", 3, 10, 20)]
+USED = [ProxyUsage("shop.example", "", 0, "hard_block", 2), ProxyUsage("shop.example", "dc1", 1, "ok", 3, 10, 20)]
 
 
 async def test_proxy_plans_are_set_and_looked_at_elsewhere(app: App, far: Client) -> None:

@@ -14,9 +14,9 @@ from tests.servers import Server
 from tests.servers.dynamodb import CREDENTIALS, table_url
 from weft.adapters.registry import open_frontier
 from weft.clock import Clock
-from weft.crawl_ports import Frontier
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.db.database import open_database
+from weft.ports import Frontier
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import pytest
 
 from tests.servers import Server
 from weft.adapters.brokers.local import LocalBroker
-from weft.adapters.brokers.memory import MemoryBroker
-from weft.adapters.brokers.polling import PollingBroker
+from weft.adapters.brokers.memory import MemoryBroker, PollingBroker
 from weft.adapters.brokers.postgres import postgres_broker
 from weft.adapters.brokers.rabbitmq import rabbitmq_broker
 from weft.adapters.brokers.redis import redis_broker

@@ -16,11 +16,10 @@ from tests.executing import Log, attempt
 from tests.spiders import project, ready
 from weft.adapters.registry import executor_kinds, open_executor
 from weft.clock import now, seconds
-from weft.crawl_ports import Turned
-from weft.crawls import line
-from weft.crawls.model import Answer, CrawlTurned, Policy, Question
+from weft.crawler import worker_channel
+from weft.crawler.messages import CrawlerReply, CrawlerRequest, CrawlPolicy, CrawlTurnReply
 from weft.errors import Invalid
-from weft.ports import Executor, Prepares, ReadyCode
+from weft.ports import Executor, Prepares, ReadyCode, Turned
 
 
 @dataclass(frozen=True)
@@ -123,20 +122,20 @@ async def frontier(kind: str, folder: Path, spec: dict[str, Any]) -> AsyncIterat
         return
     is_endless = "endless" in spec["urls"][0]
     left = Turned(next_at=now() + seconds(3600)) if is_endless else Turned()
-    turned = CrawlTurned(1, left, "" if is_endless else "done")
+    turned = CrawlTurnReply(1, left, "" if is_endless else "done")
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                head, _ = await line.receive(reader)
-                begins = msgspec.json.decode(head, type=Question).asked is None
-                answer = Answer(policy=Policy()) if begins else Answer(turned=turned)
-                await line.send(writer, msgspec.json.encode(answer))
+                head, _ = await worker_channel.receive_frame(reader)
+                begins = msgspec.json.decode(head, type=CrawlerRequest).asked is None
+                answer = CrawlerReply(policy=CrawlPolicy()) if begins else CrawlerReply(turned=turned)
+                await worker_channel.send_frame(writer, msgspec.json.encode(answer))
         except (EOFError, ConnectionError):
             writer.close()
 
     folder.mkdir(parents=True, exist_ok=True)
-    async with await asyncio.start_unix_server(talk, folder / line.SOCKET):
+    async with await asyncio.start_unix_server(talk, folder / worker_channel.SOCKET):
         yield
 
 

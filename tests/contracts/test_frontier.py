@@ -17,7 +17,9 @@ import pytest_asyncio
 from tests.conftest import SetClock
 from tests.contracts.frontiers import KINDS, Place
 from weft.clock import SECOND, seconds
-from weft.crawl_ports import (
+from weft.errors import FrontierDown, FrontierLost, Invalid
+from weft.fetching.urls import key_of
+from weft.ports import (
     DONE,
     FAILED,
     LEASED,
@@ -33,8 +35,6 @@ from weft.crawl_ports import (
     Turn,
     Turned,
 )
-from weft.errors import FrontierDown, FrontierLost, Invalid
-from weft.fetching.urls import key_of
 
 CRAWL, OTHER = 1, 2
 LEASE = 60.0

@@ -13,11 +13,11 @@ import pytest_asyncio
 from tests.intake.queues import Put, Queue, RabbitQueue, RedisQueue
 from tests.servers import Server
 from tests.waiting import eventually
-from weft.adapters.inboxes import redis
-from weft.adapters.inboxes.rabbitmq import RabbitInbox
-from weft.adapters.inboxes.redis import RedisInbox
+from weft.adapters.queues import redis
+from weft.adapters.queues.rabbitmq import RabbitSource
+from weft.adapters.queues.redis import RedisSource
 from weft.errors import InboxDown
-from weft.ports import Inbox, Message, Reply
+from weft.ports import Message, MessageSource, Reply
 
 SOON = 10.0
 """Seconds within which something comes, with much to spare for a busy machine."""
@@ -27,7 +27,7 @@ PREFETCH = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    inbox: Callable[[str, int], Inbox]
+    inbox: Callable[[str, int], MessageSource]
     queue: Callable[[Server, str], Queue]
     server: str
 
@@ -39,16 +39,16 @@ class Place:
     kind: Kind
     server: Server
     queue: Queue
-    opened: list[Inbox] = field(default_factory=list)
+    opened: list[MessageSource] = field(default_factory=list)
 
-    def open(self) -> Inbox:
+    def open(self) -> MessageSource:
         self.opened.append(self.kind.inbox(self.queue.url, PREFETCH))
         return self.opened[-1]
 
 
 KINDS = {
-    "rabbitmq": Kind(inbox=RabbitInbox, queue=RabbitQueue, server="rabbitmq_server"),
-    "redis": Kind(inbox=RedisInbox, queue=RedisQueue, server="redis_server"),
+    "rabbitmq": Kind(inbox=RabbitSource, queue=RabbitQueue, server="rabbitmq_server"),
+    "redis": Kind(inbox=RedisSource, queue=RedisQueue, server="redis_server"),
 }
 
 
@@ -70,7 +70,7 @@ async def opened_place(kind: Kind, server: Server, monkeypatch: pytest.MonkeyPat
     await place.queue.close()
 
 
-async def received(inbox: Inbox, count: int) -> list[Message]:
+async def received(inbox: MessageSource, count: int) -> list[Message]:
     """So many messages, however many come at once."""
     found: list[Message] = []
     async with asyncio.timeout(SOON):
@@ -79,7 +79,7 @@ async def received(inbox: Inbox, count: int) -> list[Message]:
     return found
 
 
-async def again(inbox: Inbox, count: int) -> list[Message]:
+async def again(inbox: MessageSource, count: int) -> list[Message]:
     """The same of a server that is coming back."""
     found: list[Message] = []
     troubles: list[str] = []
@@ -177,7 +177,7 @@ async def test_two_processes_share_a_queue(place: Place) -> None:
     await place.queue.put(*numbered(3 * PREFETCH))
     found: list[bytes] = []
 
-    async def drain(inbox: Inbox) -> None:
+    async def drain(inbox: MessageSource) -> None:
         while messages := await inbox.receive(5, 2 * MOMENT):
             found.extend(each.body for each in messages)
             await inbox.done(messages)

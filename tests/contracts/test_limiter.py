@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.servers import Server
 from weft.adapters.limiters.memory import MemoryLimiter
 from weft.adapters.limiters.redis import RedisLimiter
-from weft.adapters.limiters.script import SETTLE_SECONDS
+from weft.adapters.limiters.redis_script import SETTLE_SECONDS
 from weft.adapters.registry import open_limiter
-from weft.crawl_ports import Limiter, Rate
 from weft.errors import Invalid, Misconfigured
+from weft.ports import Limiter, Rate
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND
@@ -114,6 +114,14 @@ async def test_a_place_that_waits_for_another_key_keeps_its_part_of_the_bucket(p
     assert (await place.limiter.reserve(["wide"])).wait_seconds == pytest.approx(1.1)
 
 
+async def test_a_place_is_no_sooner_than_who_is_far_away_hears_of_it(place: Place) -> None:
+    await place.limiter.set({"k": Rate(2.0)})
+    assert (await place.limiter.reserve(["k"], lead=0.3)).wait_seconds == 0.3
+    assert (await place.limiter.reserve(["k"], lead=0.3)).wait_seconds == 0.8
+    assert (await place.limiter.reserve(["k"])).wait_seconds == 1.3
+    assert not (await place.limiter.reserve(["other"], longest_wait=0.2, lead=0.3)).granted
+
+
 async def test_the_last_place_in_line_can_be_given_back(place: Place) -> None:
     await place.limiter.reserve(["k"])
     grant = await place.limiter.reserve(["k"])
@@ -149,7 +157,7 @@ async def test_only_so_many_are_under_way_at_once(place: Place) -> None:
 KEYS = ["host:a", "host:b", "project:p"]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["reserve", "reserve", "reserve", "give_back", "penalise"]),
+        st.sampled_from(["reserve", "reserve", "reserve", "reserve_far", "give_back", "penalise"]),
         st.lists(st.sampled_from(KEYS), min_size=1, max_size=3, unique=True),
         st.sampled_from([1.0, 0.5, 2.0]),
         st.floats(0, 4),
@@ -171,7 +179,9 @@ class Told:
         if name == "penalise":
             await self._limiter.penalise(keys[0], span)
             return
-        grant = await self._limiter.reserve(keys, cost, longest_wait=span * 3)
+        lead = 0.3 if name == "reserve_far" else 0.0
+        grant = await self._limiter.reserve(keys, cost, longest_wait=span * 3, lead=lead)
+        assert not grant.granted or grant.wait_seconds >= lead
         self.answers.append((grant.granted, grant.wait_seconds, grant.turns))
         if not grant.granted:
             return

@@ -10,30 +10,28 @@ import pytest_asyncio
 
 from tests.servers import Server
 from tests.servers.server import free_port
-from weft.adapters.inboxes.rabbitmq import RabbitInbox
-from weft.adapters.inboxes.redis import RedisInbox
-from weft.adapters.outboxes.rabbitmq import RabbitOutbox
-from weft.adapters.outboxes.redis import RedisOutbox
+from weft.adapters.queues.rabbitmq import RabbitSink, RabbitSource
+from weft.adapters.queues.redis import RedisSink, RedisSource
 from weft.errors import OutboxDown
-from weft.ports import Inbox, Message, Outbox, Reply
+from weft.ports import Message, MessageSink, MessageSource, Reply
 
 SOON = 10.0
 
 
 @dataclass(frozen=True)
 class Kind:
-    outbox: Callable[[str], Outbox]
-    inbox: Callable[[str, int], Inbox]
+    outbox: Callable[[str], MessageSink]
+    inbox: Callable[[str, int], MessageSource]
     named: str
 
 
-KINDS = {"rabbitmq": Kind(RabbitOutbox, RabbitInbox, "queue"), "redis": Kind(RedisOutbox, RedisInbox, "stream")}
+KINDS = {"rabbitmq": Kind(RabbitSink, RabbitSource, "queue"), "redis": Kind(RedisSink, RedisSource, "stream")}
 
 
 @dataclass
 class Place:
-    outbox: Outbox
-    inbox: Inbox
+    outbox: MessageSink
+    inbox: MessageSource
 
 
 @pytest_asyncio.fixture(params=KINDS)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
-from itertools import product
+from pathlib import Path
 
 import pytest
 
-from tests.cases import for_each
 from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, events_of, facts, in_use, rows_of, set_limit, submit, submit_many
 from weft.app import App
 from weft.db import schema
-from weft.errors import Conflict, Invalid
+from weft.errors import Conflict, Invalid, LeaseLost
 from weft.runs.lanes import project_limit
-from weft.runs.model import ENDED, TRANSITIONS, Ending, RunState
+from weft.runs.model import ENDED, TRANSITIONS, UNLEASED, Ending, RunState
+
+RESUMABLE = {"spider": "quotes", "resumable": True}
 
 
 async def everything(app: App) -> dict[str, object]:
@@ -35,7 +37,8 @@ async def test_a_stale_attempt_can_end_nothing_and_changes_nothing(app: App) -> 
     for outcome in ("succeeded", "failed", "timeout", "cancelled", "released"):
         assert not await zombie.end(old, outcome)
         assert not await other.end(old, outcome)
-    await zombie.ship(old, b"late words")
+    with pytest.raises(LeaseLost):
+        await zombie.ship(old, b"late words")
     assert await everything(app) == before
     assert await other.end(new)
     assert (await app.runs.get(run_id)).attempt == 2
@@ -49,7 +52,8 @@ async def test_an_attempt_of_the_same_worker_is_fenced_by_its_number(app: App) -
     new = await hand.lease_one()
     before = await everything(app)
     assert not await hand.end(old, "failed")
-    await hand.ship(old, b"late words")
+    with pytest.raises(LeaseLost):
+        await hand.ship(old, b"late words")
     assert await everything(app) == before
     assert await hand.end(new)
 
@@ -60,7 +64,8 @@ async def test_a_worker_cannot_end_what_another_holds(app: App) -> None:
     lease = await owner.lease_one()
     before = await everything(app)
     assert not await other.end(lease)
-    await other.ship(lease, b"not mine")
+    with pytest.raises(LeaseLost):
+        await other.ship(lease, b"not mine")
     assert await everything(app) == before
 
 
@@ -166,10 +171,32 @@ async def lose(app: App, hand: Hand, run_id: int) -> None:
     await hand.lose()
 
 
+async def pause(app: App, hand: Hand, run_id: int) -> None:
+    await app.pauses.pause(run_id)
+
+
+async def resume(app: App, hand: Hand, run_id: int) -> None:
+    await app.pauses.resume(run_id)
+
+
+def paused_and(step: Step) -> Step:
+    """The step, of a run that was asked to pause."""
+
+    async def taken(app: App, hand: Hand, run_id: int) -> None:
+        await pause(app, hand, run_id)
+        await step(app, hand, run_id)
+
+    return taken
+
+
 STEPS: dict[tuple[RunState, RunState], list[Step]] = {
     (RunState.QUEUED, RunState.RUNNING): [lease],
     (RunState.QUEUED, RunState.CANCELLED): [cancel],
+    (RunState.QUEUED, RunState.PAUSED): [pause],
+    (RunState.PAUSED, RunState.QUEUED): [resume],
+    (RunState.PAUSED, RunState.CANCELLED): [cancel],
     (RunState.RUNNING, RunState.QUEUED): [end("failed"), end("timeout"), end("released"), lose],
+    (RunState.RUNNING, RunState.PAUSED): [paused_and(each) for each in (end("failed"), end("released"), lose)],
     (RunState.RUNNING, RunState.SUCCEEDED): [end("succeeded")],
     (RunState.RUNNING, RunState.FAILED): [end("failed"), end("timeout"), lose],
     (RunState.RUNNING, RunState.CANCELLED): [end("cancelled")],
@@ -186,11 +213,13 @@ def test_every_step_of_the_graph_and_no_other_can_be_tried() -> None:
     [(*pair, number) for pair, steps in STEPS.items() for number in range(len(steps))],
 )
 async def test_each_step_of_the_graph_is_taken(app: App, state: RunState, following: RunState, number: int) -> None:
-    again = following is RunState.QUEUED
-    run_id = await submit(app, retries=9 if again else 0, max_losses=9 if again else 1)
+    again = following in UNLEASED
+    run_id = await submit(app, retries=9 if again else 0, max_losses=9 if again else 1, spec=RESUMABLE)
     hand = await Hand.join(app)
     if state is RunState.RUNNING:
         await hand.lease()
+    if state is RunState.PAUSED:
+        await pause(app, hand, run_id)
     await STEPS[state, following][number](app, hand, run_id)
     assert (await app.runs.get(run_id)).state is following
 
@@ -212,30 +241,36 @@ async def test_no_step_leads_out_of_an_end(app: App, clock: SetClock, state: Run
     assert await app.runs.get(run_id) == before
 
 
-@for_each("pair", sorted(product(RunState, RunState)))
-def test_only_documented_pairs_are_in_the_graph(pair: tuple[RunState, RunState]) -> None:
-    documented = {
-        ("queued", "running"),
-        ("queued", "cancelled"),
-        ("running", "queued"),
-        ("running", "succeeded"),
-        ("running", "failed"),
-        ("running", "cancelled"),
-    }
-    assert (pair[1] in TRANSITIONS[pair[0]]) is (pair in documented)
+def test_the_diagram_in_the_docs_has_every_step_of_the_graph_and_no_other() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "architecture.md").read_text()
+    drawn = re.findall(r"^ +(\w+) --> (\w+)", page.partition("stateDiagram-v2")[2].partition("```")[0], re.MULTILINE)
+    assert sorted(drawn) == sorted((state, step) for state, steps in TRANSITIONS.items() for step in steps)
+
+
+async def test_a_paused_run_is_found_and_counted_and_no_worker_meets_it(app: App, clock: SetClock) -> None:
+    run_id, other = await submit_many(app, 2, spec=RESUMABLE)
+    await app.pauses.pause(run_id)
+    assert await app.runs.counts() == {"ready": 1, "waiting": 0, "paused": 1, "running": 0}
+    for where in ({"state": "paused"}, {"state": "paused", "project": "shop"}):
+        assert [run.id for run in await app.runs.find(where)] == [run_id]
+    assert [run.id for run in await app.runs.find({"state": "queued"})] == [other]
+    await wake(app, clock)
+    assert [lease.run_id for lease in await (await Hand.join(app)).lease()] == [other]
+    await app.runs.cancel(run_id)
+    assert await app.runs.find({"state": "paused"}) == []
 
 
 async def test_the_columns_that_find_work_are_set_only_while_they_are_needed(app: App, clock: SetClock) -> None:
     run_id = await submit(app, retries=1)
-    assert await app.runs.counts() == {"ready": 1, "waiting": 0, "running": 0}
+    assert await app.runs.counts() == {"ready": 1, "waiting": 0, "paused": 0, "running": 0}
     hand = await Hand.join(app)
     first = await hand.lease_one()
-    assert await app.runs.counts() == {"ready": 0, "waiting": 0, "running": 1}
+    assert await app.runs.counts() == {"ready": 0, "waiting": 0, "paused": 0, "running": 1}
     await hand.end(first, "failed")
-    assert await app.runs.counts() == {"ready": 0, "waiting": 1, "running": 0}
+    assert await app.runs.counts() == {"ready": 0, "waiting": 1, "paused": 0, "running": 0}
     await wake(app, clock)
     await hand.end(await hand.lease_one())
-    assert await app.runs.counts() == {"ready": 0, "waiting": 0, "running": 0}
+    assert await app.runs.counts() == {"ready": 0, "waiting": 0, "paused": 0, "running": 0}
     assert (await app.runs.get(run_id)).state is RunState.SUCCEEDED
 
 

@@ -20,7 +20,7 @@ from weft.db import schema
 from weft.errors import LeaseLost, NotAllowed, NotFound
 from weft.events import newest
 from weft.runs.model import Ending
-from weft.workers.protocol import Beat, Card, LogChunk
+from weft.workers.protocol import Heartbeat, LogChunk, WorkerInfo
 
 Speak = Callable[[App], Awaitable[App]]
 
@@ -60,7 +60,7 @@ async def told(app: App, kind: str) -> list[str]:
 
 
 async def test_a_worker_that_joins_is_listed_with_its_card(app: App, clock: SetClock) -> None:
-    card = Card(name="w1", host="here", pid=7, version="1.2", capacity=5, labels=("browser", "eu"))
+    card = WorkerInfo(name="w1", host="here", pid=7, version="1.2", capacity=5, labels=("browser", "eu"))
     worker_id = await app.protocol.join(card)
     worker = await app.workers.get("w1")
     assert (worker.id, worker.host, worker.pid, worker.version, worker.capacity) == (worker_id, "here", 7, "1.2", 5)
@@ -91,7 +91,7 @@ async def test_a_beat_keeps_what_the_worker_says_of_itself(app: App, clock: SetC
     hand = await Hand.join(app, "w1")
     clock.forward(3)
     stats = {"breakers": [{"target": "http://shop.example", "state": "open", "failures": 5}]}
-    await app.protocol.heartbeat(hand.id, Beat(state="busy", running=4, done=9, stats=stats))
+    await app.protocol.heartbeat(hand.id, Heartbeat(state="busy", running=4, done=9, stats=stats))
     worker = await app.workers.get("w1")
     assert (worker.state, worker.running, worker.done, worker.stats, worker.seen_at) == ("busy", 4, 9, stats, clock())
     clock.forward(2)
@@ -165,6 +165,18 @@ async def test_pieces_of_many_logs_travel_in_one_call(app: App) -> None:
     chunks = [LogChunk(lease.run_id, 1, seq, b"%d;" % seq) for lease in leases for seq in range(3)]
     await app.protocol.ship(hand.id, chunks)
     assert [await app.runs.log(lease.run_id) for lease in leases] == [b"0;1;2;"] * 3
+
+
+async def test_pieces_of_what_is_held_no_more_are_refused_and_the_others_are_kept(app: App) -> None:
+    await submit_many(app, 2)
+    lost, hand = await Hand.join(app, "w1"), await Hand.join(app, "w2")
+    gone, held = await lost.lease_one(), await hand.lease_one()
+    await lost.lose()
+    with pytest.raises(LeaseLost):
+        await lost.ship(gone, b"late\n")
+    with pytest.raises(LeaseLost):
+        await app.protocol.ship(hand.id, [LogChunk(each.run_id, 1, 0, b"said\n") for each in (gone, held)])
+    assert [await app.runs.log(each.run_id) for each in (gone, held)] == [b"", b"said\n"]
 
 
 async def test_a_log_may_hold_any_bytes(app: App) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
 
-from weft.crawls.cdxj import Place, place_of
-from weft.crawls.warc import WarcWriter
-from weft.fetching.exchange import Exchange
+from weft.crawler.cdxj import RecordLocation, location_of
+from weft.crawler.warc import WarcWriter
+from weft.fetching.model import Exchange
 from weft.ports import Blobs
-from weft.workers.file_delivery import deliver_all
+from weft.workers.warc_delivery import deliver_all
 
 BEGAN_AT = 1_763_290_000_123_456
 
@@ -34,11 +34,11 @@ def check_fits(index: bytes, files: dict[str, bytes], count: int) -> None:
     """Each line is in order and leads to the record of its address, in the file that it names."""
     lines = index.splitlines()
     assert (len(lines), lines) == (count, sorted(lines))
-    for place in map(place_of, lines):
+    for place in map(location_of, lines):
         assert _target(files[place.filename], place) == (place.url, place.digest)
 
 
-def _target(data: bytes, place: Place) -> tuple[str, str]:
+def _target(data: bytes, place: RecordLocation) -> tuple[str, str]:
     start = int(place.offset)
     [record] = ArchiveIterator(io.BytesIO(data[start : start + int(place.length)]))
     assert record.rec_type in ("response", "revisit")

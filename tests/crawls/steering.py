@@ -7,9 +7,10 @@ from typing import Any
 
 from tests.runs.acting import Hand
 from weft.app import App
-from weft.crawl_ports import DONE, FAILED, Found, HostLease, HostReport, Outcome, Turn
-from weft.crawls.model import Crawl, CrawlTurn, CrawlTurned, Skip
+from weft.crawler.messages import CrawlTurn, CrawlTurnReply, Skip
+from weft.crawls.model import Crawl
 from weft.fetching.urls import host_of, key_of
+from weft.ports import DONE, FAILED, Found, HostLease, HostReport, Outcome, Turn
 from weft.runs.model import Lease
 
 SITE = "https://site.example/"
@@ -56,7 +57,7 @@ class Share:
         assert lease.spec.spec["crawl"] == crawl.id
         return cls(app, hand, lease)
 
-    async def turn(self, turn: Turn | None = None, skips: Sequence[Skip] = ()) -> CrawlTurned:
+    async def turn(self, turn: Turn | None = None, skips: Sequence[Skip] = ()) -> CrawlTurnReply:
         asked = CrawlTurn(turn=turn or Turn(hosts=10), skips=list(skips))
         turned = await self.app.protocol.frontier(self.hand.id, self.run_id, self.lease.attempt, asked)
         self.hosts += turned.turned.leases

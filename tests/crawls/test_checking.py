@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from tests.cases import for_each
-from weft.crawl_spec import CrawlSpec, Scope, Traps
-from weft.crawls.checking import checked
-from weft.crawls.model import Policy
-from weft.crawls.scope import Scope as Bounds
+from weft.crawl_spec import CrawlSpec, ScopeSpec, TrapSpec
+from weft.crawler.messages import CrawlPolicy
+from weft.crawler.scope import ScopeFilter as Bounds
+from weft.crawls.validation import validated_spec
 from weft.errors import Invalid
-from weft.fetching.urls import Spelling
+from weft.fetching.urls import Canonicalizer
 
 SITE = "https://site.example/"
-POLICY = Policy(contact="us@weft.example")
+POLICY = CrawlPolicy(contact="us@weft.example")
 
 
 @for_each(
@@ -36,15 +36,15 @@ def test_a_field_that_is_wrong_is_named_before_anything_begins_and_no_secret_is_
     spec: dict[str, Any], names: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
-        checked({"urls": [SITE], **spec}, POLICY)
+        validated_spec({"urls": [SITE], **spec}, POLICY)
     assert names in str(refused.value)
     assert "hidden" not in str(refused.value)
 
 
 def test_each_pattern_has_flags_and_groups_of_its_own() -> None:
-    scope = Scope(allow=("(?i)/shop", r"/(?P<x>a)(?P=x)"), deny=(r"/(?P<x>b)\1", r"/(?P<x>c)\1"))
+    scope = ScopeSpec(allow=("(?i)/shop", r"/(?P<x>a)a$"), deny=(r"/(?P<x>b)b$", r"/(?P<x>c)c$"))
     bounds = Bounds(CrawlSpec(urls=(SITE,), scope=scope), [SITE])
     reasons = [bounds.refuses(f"{SITE}{path}", 1) for path in ("SHOP", "aa", "ab", "shop/bb", "shop/cc", "shop/bc")]
     assert reasons == ["", "", "allow", "deny", "deny", ""]
-    spelling = Spelling(drop_parameters=Traps(drop_parameters=("(?i)ref", "(?i)from")).drop_parameters)
+    spelling = Canonicalizer(drop_parameters=TrapSpec(drop_parameters=("(?i)ref", "(?i)from")).drop_parameters)
     assert spelling.canonical(f"{SITE}?REF=1&a=2&From=3") == f"{SITE}?a=2"

@@ -7,14 +7,14 @@ from dataclasses import replace
 from tests.conftest import on_sqlite
 from tests.crawls.steering import Share, a_crawl
 from weft.app import App
-from weft.crawls.counting import FRESH_SECONDS, Counting
+from weft.crawls.crawls import FRESH_SECONDS, CountCache
 
 pytestmark = on_sqlite
 
 
 async def test_a_crawl_that_goes_on_is_counted_again_after_a_moment(app: App) -> None:
     now = [0.0]
-    counting, crawl = Counting(app.frontier, lambda: now[0]), await a_crawl(app)
+    counting, crawl = CountCache(app.frontier, lambda: now[0]), await a_crawl(app)
     share = await Share.of(app, crawl)
     await share.fetch(pages=2)
     assert (await counting.of(crawl)).done == 2
@@ -26,7 +26,7 @@ async def test_a_crawl_that_goes_on_is_counted_again_after_a_moment(app: App) ->
 
 async def test_a_crawl_that_is_done_is_counted_once_until_it_goes_on(app: App) -> None:
     now = [0.0]
-    counting, crawl = Counting(app.frontier, lambda: now[0]), await a_crawl(app)
+    counting, crawl = CountCache(app.frontier, lambda: now[0]), await a_crawl(app)
     done = replace(crawl, state="done", ended_at=7)
     await counting.of(done)
     await app.crawls.feed(crawl.id, ["https://site.example/more"])

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -17,13 +18,13 @@ import pytest
 from experiments.answering import Answering, Asked, Said, html
 from experiments.clerk import CRAWL, POLICY, Clerk, clerk_in, crawl, crawler
 from tests.waiting import eventually
-from weft.crawl_ports import Found, Turn
-from weft.crawl_spec import CrawlSpec, Fetching, Keeping, Politeness, Revisit, Scope, Traps
-from weft.crawls import trouble
-from weft.crawls.ending import End
+from weft.crawl_spec import CrawlSpec, FetchingSpec, OutputSpec, PolitenessSpec, RevisitSpec, ScopeSpec, TrapSpec
+from weft.crawler import reasons
+from weft.crawler.crawler import CrawlerExit
 from weft.fetching.urls import host_of, key_of
+from weft.ports import Found, Turn
 
-EAGER = Politeness(delay_seconds=0.0)
+EAGER = PolitenessSpec(delay_seconds=0.0)
 NO_ROBOTS = Said(404)
 HERE, THERE = "127.0.0.1", "127.0.0.2"
 
@@ -42,7 +43,7 @@ class Scene:
     spec: CrawlSpec
     folder: Path
 
-    async def crawl(self) -> End:
+    async def crawl(self) -> CrawlerExit:
         return await crawl(self.folder, self.spec)
 
     async def state_of(self, path: str) -> tuple[str, str]:
@@ -65,7 +66,7 @@ async def begin(tmp_path: Path, database_url: str) -> AsyncIterator[Begin]:
             answer: Callable[[Asked], Said], *paths: str, addresses: tuple[str, ...] = (HERE,), **parts: Any
         ) -> Scene:
             site = await stack.enter_async_context(Answering(answer, addresses).serving())
-            defaults = {"follow": True, "politeness": EAGER, "keeping": Keeping(warc=False), "traps": Traps()}
+            defaults = {"follow": True, "politeness": EAGER, "keeping": OutputSpec(warc=False), "traps": TrapSpec()}
             seeds = tuple(site.url(path) for path in paths or ("/",))
             spec = CrawlSpec(**{"urls": seeds, **defaults, **parts})
             clerk = await stack.enter_async_context(clerk_in(tmp_path, database_url, spec))
@@ -94,7 +95,7 @@ SMALL = {"/": ["/a", "/b"], "/a": ["/c", "/"], "/b": ["/c", "/d"], "/c": [], "/d
 
 async def test_every_page_that_can_be_reached_is_kept_once(begin: Begin) -> None:
     scene = await begin(pages(SMALL))
-    assert await scene.crawl() == End("finished")
+    assert await scene.crawl() == CrawlerExit("finished")
     assert scene.kept() == sorted(SMALL)
     assert sorted(scene.site.paths()) == sorted(["/robots.txt", *SMALL, "/gone"])
     assert await scene.state_of("/gone") == ("failed", "status_404")
@@ -108,7 +109,7 @@ async def test_without_follow_only_the_seeds_are_fetched(begin: Begin) -> None:
 
 
 async def test_requests_come_one_at_a_time_and_the_delay_passes_between_them(begin: Begin) -> None:
-    scene = await begin(pages(SMALL), politeness=Politeness(delay_seconds=0.2))
+    scene = await begin(pages(SMALL), politeness=PolitenessSpec(delay_seconds=0.2))
     await scene.crawl()
     gaps = scene.site.gaps(HERE)
     assert sum(gaps) >= 0.2 * (len(gaps) - 1)  # a busy machine may let the server read one of them late
@@ -117,7 +118,7 @@ async def test_requests_come_one_at_a_time_and_the_delay_passes_between_them(beg
 
 async def test_hosts_do_not_wait_for_one_another(begin: Begin) -> None:
     addresses = tuple(f"127.0.0.{number}" for number in range(1, 9))
-    scene = await begin(pages({"/": []}), addresses=addresses, politeness=Politeness(delay_seconds=0.4))
+    scene = await begin(pages({"/": []}), addresses=addresses, politeness=PolitenessSpec(delay_seconds=0.4))
     urls = [scene.site.url("/", address) for address in addresses]
     await scene.clerk.frontier.turn(CRAWL, "seeds", Turn(found=[Found(key_of(url), url, host_of(url)) for url in urls]))
     await scene.crawl()
@@ -166,7 +167,7 @@ async def test_while_robots_txt_is_broken_nothing_is_fetched_and_the_host_is_def
 
 
 async def test_where_robots_txt_stays_out_of_reach_the_addresses_fail_in_the_end(begin: Begin) -> None:
-    scene = await begin(pages(SMALL, Said(500)), fetching=Fetching(retries=0))
+    scene = await begin(pages(SMALL, Said(500)), fetching=FetchingSpec(retries=0))
     await scene.crawl()
     assert scene.site.paths() == ["/robots.txt"]
     assert await scene.state_of("/") == ("failed", "robots_unreachable")
@@ -176,7 +177,7 @@ async def test_where_robots_txt_stays_out_of_reach_the_addresses_fail_in_the_end
     ("url", "reason"), [("http://127.0.0.1:1/", "connect"), ("http://no-such-host.invalid/", "name")]
 )
 async def test_of_a_host_that_cannot_be_reached_the_addresses_say_why(begin: Begin, url: str, reason: str) -> None:
-    scene = await begin(pages(SMALL), urls=(url,), fetching=Fetching(retries=0))
+    scene = await begin(pages(SMALL), urls=(url,), fetching=FetchingSpec(retries=0))
     await scene.crawl()
     known = await scene.clerk.frontier.look(CRAWL, key_of(url))
     assert (known.state, known.reason) == ("failed", reason)
@@ -188,7 +189,7 @@ async def test_what_is_wrong_with_a_host_is_known_while_it_is_left_alone(begin: 
 
     async def is_told() -> bool:
         (host,) = await scene.clerk.frontier.hosts(CRAWL)
-        return trouble.told(host) == "answers with status 503"
+        return reasons.host_problem(host) == "answers with status 503"
 
     await eventually(is_told)
     scene.clerk.stop = "stopped"
@@ -227,7 +228,7 @@ async def test_no_request_comes_before_the_moment_that_retry_after_names(begin: 
 
 
 async def test_a_page_that_fails_is_tried_again_and_then_given_up(begin: Begin) -> None:
-    fetching = Fetching(retries=2, retry_seconds=0.05)
+    fetching = FetchingSpec(retries=2, retry_seconds=0.05)
     scene = await begin(pages({"/": ["/bad"]}, **{"/bad": Said(500)}), fetching=fetching)
     await scene.crawl()
     assert scene.site.paths().count("/bad") == 3
@@ -240,7 +241,7 @@ async def test_redirects_are_followed_page_by_page_up_to_the_limit(begin: Begin)
             return Said(301, headers={"Location": f"/hop{int(asked.path[4:]) + 1}"})
         return pages({"/": ["/hop1"]})(asked)
 
-    scene = await begin(answer, fetching=Fetching(redirects=3))
+    scene = await begin(answer, fetching=FetchingSpec(redirects=3))
     await scene.crawl()
     assert [path for path in scene.site.paths() if "hop" in path] == ["/hop1", "/hop2", "/hop3", "/hop4"]
     assert await scene.state_of("/hop1") == ("done", "redirect")
@@ -268,7 +269,7 @@ async def test_the_addresses_of_sitemaps_and_of_their_indexes_are_crawled(begin:
         return pages(SMALL)(asked)
 
     port = [0]
-    scene = await begin(answer, follow=False, scope=Scope(sitemaps=True))
+    scene = await begin(answer, follow=False, scope=ScopeSpec(sitemaps=True))
     port[0] = scene.site.port
     await scene.crawl()
     assert scene.kept() == ["/", "/c", "/d"]
@@ -284,7 +285,7 @@ async def test_an_unchanged_page_is_asked_for_with_conditions_and_kept_once(begi
         page = html(title="one")
         return Said(200, page.body, {**page.headers, "ETag": '"one"', "Last-Modified": "x"})
 
-    again = Revisit(policy="fixed", seconds=1.0, least_seconds=1.0)
+    again = RevisitSpec(policy="fixed", seconds=1.0, least_seconds=1.0)
     scene = await begin(answer, revisit=again)
     running = asyncio.create_task(scene.crawl())
     await eventually(lambda: scene.site.paths().count("/") >= 3)
@@ -296,8 +297,8 @@ async def test_an_unchanged_page_is_asked_for_with_conditions_and_kept_once(begi
 
 async def test_a_paused_crawl_goes_on_where_it_was(begin: Begin) -> None:
     many = {"/": [f"/{number}" for number in range(60)], **{f"/{number}": [] for number in range(60)}}
-    alike = Traps(near_duplicates=0)
-    scene = await begin(pages(many), politeness=Politeness(delay_seconds=0.01), traps=alike)
+    alike = TrapSpec(near_duplicates=0)
+    scene = await begin(pages(many), politeness=PolitenessSpec(delay_seconds=0.01), traps=alike)
     running = asyncio.create_task(scene.crawl())
     await eventually(lambda: len(scene.clerk.items) >= 5)
     scene.clerk.stop = "paused"
@@ -310,7 +311,7 @@ async def test_a_paused_crawl_goes_on_where_it_was(begin: Begin) -> None:
 
 
 async def test_while_the_control_plane_is_away_fetching_goes_on_and_nothing_is_lost(begin: Begin) -> None:
-    scene = await begin(pages(SMALL), politeness=Politeness(delay_seconds=0.05))
+    scene = await begin(pages(SMALL), politeness=PolitenessSpec(delay_seconds=0.05))
     running = asyncio.create_task(scene.crawl())
     await eventually(lambda: "/a" in scene.site.paths())
     scene.clerk.problem = "the database is away"
@@ -327,7 +328,7 @@ async def test_pages_that_are_all_alike_are_a_trap_that_ends_and_is_told(begin: 
             return Said(404)
         return html(f"/day/{int(number) + 1}", title=f"day {number}", text="nothing happens today " * 50)
 
-    scene = await begin(answer, scope=Scope(depth=1_000))
+    scene = await begin(answer, scope=ScopeSpec(depth=1_000))
     assert (await scene.crawl()).reason == "finished"
     assert {(skip.reason, skip.pattern) for skip in scene.clerk.skips if skip.is_trap} == {
         ("near_duplicates", "/day/{number}")
@@ -342,8 +343,8 @@ async def test_a_login_goes_to_the_hosts_of_the_seeds_only(begin: Begin) -> None
         return html(f"http://{THERE}:{port[0]}/there") if asked.host == HERE else html()
 
     port = [0]
-    fetching = Fetching(username="me", password="secret", headers={"X-One": "1"})
-    scene = await begin(answer, addresses=(HERE, THERE), fetching=fetching, scope=Scope(within="any"))
+    fetching = FetchingSpec(username="me", password="secret", headers={"X-One": "1"})
+    scene = await begin(answer, addresses=(HERE, THERE), fetching=fetching, scope=ScopeSpec(within="any"))
     port[0] = scene.site.port
     await scene.crawl()
     shown = {asked.host: asked.headers for asked in scene.site.log}
@@ -354,7 +355,7 @@ async def test_a_login_goes_to_the_hosts_of_the_seeds_only(begin: Begin) -> None
 
 
 async def test_a_process_reads_its_order_and_ends_with_a_note_when_it_is_told_to(begin: Begin) -> None:
-    scene = await begin(pages({"/": ["/a"], "/a": []}), politeness=Politeness(delay_seconds=30.0))
+    scene = await begin(pages({"/": ["/a"], "/a": []}), politeness=PolitenessSpec(delay_seconds=30.0))
     async with crawler(scene.folder, scene.spec) as process:
         await eventually(lambda: "/robots.txt" in scene.site.paths())
         assert not (scene.folder / "order.json").exists()
@@ -375,9 +376,43 @@ async def test_cookies_go_back_to_the_host_that_set_them(begin: Begin) -> None:
     assert scene.site.log[-1].headers["cookie"] == "visit=1"
 
 
+async def test_no_pattern_of_a_scope_holds_a_crawl(begin: Begin) -> None:
+    trap = "/" + "a" * 60 + "!"
+    scene = await begin(pages({"/": [trap, "/aaa"], trap: [], "/aaa": []}), scope=ScopeSpec(deny=("(a+)+$",)))
+    await scene.crawl()
+    assert scene.kept() == ["/", trap]
+
+
+async def test_a_site_below_a_public_suffix_sets_no_cookie_for_its_neighbours(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/robots.txt":
+            return NO_ROBOTS
+        at = f"github.io:{port[0]}"
+        links = {"/": [f"http://a.{at}/set"], "/set": [f"http://a.{at}/own"]}
+        links["/own"] = [f"http://a.{at}/again", f"http://b.{at}/other"]
+        domain = {"/set": "github.io", "/own": "a.github.io"}.get(asked.path, "")
+        page = html(*links.get(asked.path, []))
+        return Said(page.status, page.body, {**page.headers, "Set-Cookie": f"at={domain}; Path=/; Domain={domain}"})
+
+    look_up = socket.getaddrinfo
+
+    def github(host: Any, *rest: Any, **more: Any) -> Any:
+        return look_up(HERE if str(host).endswith(".github.io") else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", github)
+    port = [0]
+    scene = await begin(answer, scope=ScopeSpec(within="any"))
+    port[0] = scene.site.port
+    await scene.crawl()
+    sent = {asked.path: asked.headers.get("cookie", "") for asked in scene.site.log}
+    assert (sent["/own"], sent["/other"], sent["/again"]) == ("", "", "at=a.github.io")
+
+
 async def test_a_host_whose_lease_may_be_over_is_not_asked_any_more(begin: Begin, monkeypatch: Any) -> None:
     many = {"/": [f"/{name}" for name in "abcdefgh"], **{f"/{name}": [] for name in "abcdefgh"}}
-    scene = await begin(pages(many), politeness=Politeness(delay_seconds=0.3))
+    scene = await begin(pages(many), politeness=PolitenessSpec(delay_seconds=0.3))
     monkeypatch.setattr("experiments.clerk.POLICY", msgspec.structs.replace(POLICY, lease_seconds=1.0))
     running = asyncio.create_task(scene.crawl())
     await eventually(lambda: "/a" in scene.site.paths())
@@ -401,7 +436,7 @@ async def test_a_crawl_that_discovers_hands_addresses_on_and_keeps_no_page(begin
         return pages(SMALL)(asked)
 
     port = [0]
-    scene = await begin(answer, follow=follow, tier="discover", feeds="other", scope=Scope(sitemaps=True))
+    scene = await begin(answer, follow=follow, tier="discover", feeds="other", scope=ScopeSpec(sitemaps=True))
     port[0] = scene.site.port
     await scene.crawl()
     assert scene.clerk.items == []
@@ -411,10 +446,10 @@ async def test_a_crawl_that_discovers_hands_addresses_on_and_keeps_no_page(begin
 
 
 async def test_items_that_are_many_stop_the_fetching_and_are_told_in_pieces(begin: Begin, monkeypatch: Any) -> None:
-    monkeypatch.setattr("weft.crawls.ledger.MOST_BYTES", 3_000)
-    monkeypatch.setattr("weft.crawls.crawler.MOST_AT_ONCE_BYTES", 1_000)
+    monkeypatch.setattr("weft.crawler.reporter.MOST_BYTES", 3_000)
+    monkeypatch.setattr("weft.crawler.crawler.MOST_AT_ONCE_BYTES", 1_000)
     names = [f"/{one}{two}" for one in "abcdefg" for two in "abcdefg"]
-    scene = await begin(pages({"/": names, **{name: ["/"] for name in names}}), traps=Traps(near_duplicates=0))
+    scene = await begin(pages({"/": names, **{name: ["/"] for name in names}}), traps=TrapSpec(near_duplicates=0))
     assert (await scene.crawl()).reason == "finished"
     assert scene.kept() == sorted(["/", *names])
     assert scene.clerk.largest < 5_000  # the page with all links is larger than a piece

@@ -12,18 +12,18 @@ from tests.crawls.steering import SITE, SKIPS, SPEC, TRAP, Share, a_crawl
 from tests.runs.acting import Hand
 from weft.app import App
 from weft.clock import SECOND
-from weft.crawl_ports import DONE, FAILED, Found, HostReport, Outcome, Turn
+from weft.crawls.autoscaler import SETTLED, CrawlAutoscaler, ScaleTarget
 from weft.crawls.model import Crawl
-from weft.crawls.report import Share as ShareOf
-from weft.crawls.spreading import SETTLED, Aim, Spreader
+from weft.crawls.model import CrawlPartition as ShareOf
 from weft.crawls.store import has_active
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import newest
 from weft.fetching.urls import host_of, key_of
+from weft.ports import DONE, FAILED, Found, HostReport, Outcome, Turn
 
 
-def spreader(app: App, clock: SetClock) -> Spreader:
-    return Spreader(app.db, app.crawls, app.frontier, clock)
+def spreader(app: App, clock: SetClock) -> CrawlAutoscaler:
+    return CrawlAutoscaler(app.db, app.crawls, app.frontier, clock)
 
 
 async def live(app: App, crawl: Crawl) -> list[str]:
@@ -264,10 +264,10 @@ async def test_a_worker_that_took_two_shares_leaves_one_for_another(app: App, cl
 
 
 def test_no_crawl_has_more_than_twice_as_many_shares_as_workers() -> None:
-    def taken(worker: str) -> ShareOf:
+    def taken(worker: str, state: str = "running") -> ShareOf:
         return ShareOf(
             run_id=1,
-            state="running",
+            state=state,
             worker=worker,
             attempt=1,
             started_at=1,
@@ -276,10 +276,13 @@ def test_no_crawl_has_more_than_twice_as_many_shares_as_workers() -> None:
             reason=None,
         )
 
-    assert Aim(3, by_worker=True).missing([taken("a")] * 2) == 2
-    assert Aim(3, by_worker=True).missing([taken("a")] * 6) == 0
-    assert Aim(3, by_worker=False).missing([taken("a")] * 2) == 1
-    assert Aim(0, by_worker=True).missing([]) == 1
+    assert ScaleTarget(3, by_worker=True).missing([taken("a")] * 2) == 2
+    assert ScaleTarget(3, by_worker=True).missing([taken("a")] * 6) == 0
+    assert ScaleTarget(3, by_worker=False).missing([taken("a")] * 2) == 1
+    assert ScaleTarget(0, by_worker=True).missing([]) == 1
+    assert ScaleTarget(3, by_worker=True).missing([taken("a"), taken("a", "paused")]) == 1, (
+        "it waits, wherever it was before"
+    )
 
 
 async def test_a_crawl_of_a_project_that_cannot_be_is_refused(app: App) -> None:

@@ -14,12 +14,16 @@ from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, submit
 from tests.workers.far_away import Speaker, gateway
 from weft.app import App
-from weft.crawl_ports import DONE, FAILED, QUEUED, Found, HostLease, HostReport, Outcome, Turn
+from weft.clock import SECOND
+from weft.crawler.messages import CrawlTurn, CrawlTurnReply, Skip
+from weft.crawler.politeness import HostState, read_state, write_state
+from weft.crawler.robots import StoredRobots
+from weft.crawler.steady_clock import clock_offset, shifted_reply
 from weft.crawls import store
-from weft.crawls.model import CrawlTurn, CrawlTurned, Skip
 from weft.errors import LeaseLost
 from weft.events import newest
 from weft.fetching.urls import host_of, key_of
+from weft.ports import DONE, FAILED, QUEUED, Found, HostLease, HostReport, Outcome, Turn, Turned
 from weft.runs.model import Lease
 
 SEEDS = ["http://one.example/", "http://two.example/"]
@@ -45,7 +49,7 @@ async def leased(app: App, hand: Hand, task: str = "site", **spec: Any) -> Lease
     return await hand.lease_one()
 
 
-async def asked(app: App, hand: Hand, lease: Lease, turn: Turn = ALL, **more: Any) -> CrawlTurned:
+async def asked(app: App, hand: Hand, lease: Lease, turn: Turn = ALL, **more: Any) -> CrawlTurnReply:
     return await app.protocol.frontier(hand.id, lease.run_id, lease.attempt, CrawlTurn(turn, **more))
 
 
@@ -64,7 +68,7 @@ async def test_the_first_turn_of_a_run_begins_its_crawl_and_gives_its_seeds(app:
     lease = await leased(app, hand)
     answer = await asked(app, hand, lease)
     assert sorted(url.url for host in answer.turned.leases for url in host.urls) == SEEDS
-    crawl = await app.db.read(lambda tx: store.of_run(tx, lease.run_id))
+    crawl = await app.db.read(lambda tx: store.by_run(tx, lease.run_id))
     assert crawl is not None
     assert (crawl.id, crawl.state, crawl.seeded) == (answer.crawl, "active", True)
     assert (await app.datasets.get("shop", "pages")).key_fields == ("url",)
@@ -143,7 +147,7 @@ async def test_a_crawl_of_which_every_page_failed_says_so_to_all_who_do_it(app: 
     last = await asked(app, hand, lease, Turn(reports=reports, hosts=10))
     said = "no page was fetched: all 2 addresses on 2 hosts failed, because nobody answers at its address"
     assert (last.stop, last.failed, last.reason) == ("done", True, said)
-    crawl = await app.db.read(lambda tx: store.of_run(tx, lease.run_id))
+    crawl = await app.db.read(lambda tx: store.by_run(tx, lease.run_id))
     assert crawl is not None
     assert (crawl.state, crawl.reason) == ("done", said)
     again = await asked(app, hand, lease)
@@ -214,3 +218,37 @@ async def test_a_share_that_has_nothing_to_do_is_made_known_to_the_others(app: A
     assert (await asked(app, hand, first, Turn())).others_hungry
     clock.forward(5)
     assert not (await asked(app, hand, first, Turn())).others_hungry
+
+
+AHEAD = 10 * 365 * 86_400 * SECOND
+
+
+async def test_the_moments_of_a_process_on_another_clock_are_told_on_that_of_the_frontier(
+    app: App, clock: SetClock
+) -> None:
+    hand = await Hand.join(app)
+    lease = await leased(app, hand, urls=SEEDS[:1])
+    began, theirs = clock(), clock() + AHEAD
+    answer = await asked(app, hand, lease, at=theirs)
+    (given,) = answer.turned.leases
+    state = write_state(HostState(blocked_until=theirs + 60 * SECOND, robots={"o": StoredRobots(theirs, "none")}))
+    outcomes = [Outcome(given.urls[0].key, QUEUED, next_at=theirs + 300 * SECOND)]
+    reports = [HostReport(given.host, given.fence, outcomes, theirs + 30 * SECOND, state, release=True)]
+    assert (await asked(app, hand, lease, Turn(reports=reports), at=theirs)).at == clock()
+    (known,) = await app.frontier.hosts(answer.crawl)
+    assert known.next_at == began + 30 * SECOND
+    clock.forward(301)
+    told = await asked(app, hand, lease, Turn(hosts=10))
+    (again,) = told.turned.leases
+    kept = read_state(again.state)
+    assert (kept.blocked_until, kept.robots["o"].at) == (began + 60 * SECOND, began)
+    assert [each.key for each in again.urls] == [given.urls[0].key]
+    (there,) = shifted_reply(told.turned, clock_offset(told.at, clock() + AHEAD)).leases
+    assert there.next_at == again.next_at + AHEAD
+    assert read_state(there.state).blocked_until == theirs + 60 * SECOND
+
+
+def test_clocks_that_differ_by_seconds_are_alike() -> None:
+    turned = Turned(next_at=7)
+    assert (clock_offset(0, AHEAD), clock_offset(AHEAD, AHEAD + 4 * SECOND), clock_offset(AHEAD, 0)) == (0, 0, -AHEAD)
+    assert shifted_reply(turned, 0) is turned

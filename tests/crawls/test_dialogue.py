@@ -1,25 +1,24 @@
 """What a share of a crawl says to its worker, and does with the answers."""
 
 from tests.crawls.test_workbench import lease, workbench
-from weft.crawl_ports import Kept, Turned
-from weft.crawls.dialogue import Dialogue
-from weft.crawls.ledger import Ledger
-from weft.crawls.model import CrawlTurned
-from weft.crawls.stats import Stats
-from weft.crawls.workbench import Workbench
+from weft.crawler.host_scheduler import HostScheduler
+from weft.crawler.messages import CrawlTurnReply
+from weft.crawler.reporter import PendingReport, Reporter
+from weft.crawler.stats import CrawlStats
+from weft.ports import Kept, Turned
 
 
-def dialogue(bench: Workbench) -> Dialogue:
-    return Dialogue(bench, Ledger(), Stats(), 60.0)
+def dialogue(bench: HostScheduler) -> Reporter:
+    return Reporter(bench, PendingReport(), CrawlStats(), 60.0)
 
 
-def turn(talk: Dialogue, hosts: int = 0, *, others_hungry: bool = False) -> bool:
+def turn(talk: Reporter, hosts: int = 0, *, others_hungry: bool = False) -> bool:
     """One question and its answer, with so many hosts; whether it said that it has none."""
     told = talk.compose()
     assert told.question.asked is not None
     kept = [Kept(held=True) for _ in told.hosts]
     leases = [lease(f"host{number}.example") for number in range(hosts)]
-    talk.take(told, CrawlTurned(1, Turned(kept=kept, leases=leases), others_hungry=others_hungry))
+    talk.take(told, CrawlTurnReply(1, Turned(kept=kept, leases=leases), others_hungry=others_hungry))
     return told.question.asked.hungry
 
 

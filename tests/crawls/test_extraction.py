@@ -9,10 +9,10 @@ import pytest
 from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
-from weft.cli.crawl_export import fields_of
-from weft.crawls.checking import checked
-from weft.crawls.model import Policy
-from weft.crawls.pages import Page, PageReader
+from weft.cli.crawls import page_fields
+from weft.crawler.messages import CrawlPolicy
+from weft.crawler.pages import PageReader, ParsedPage
+from weft.crawls.validation import validated_spec
 from weft.errors import Invalid
 
 HERE = "http://site.example/shop/lamp"
@@ -31,7 +31,7 @@ HTML = f"""<html lang="en-GB"><head><title>Lamp</title><meta name=description co
 <p class=stock>yes</p><p class=tag>a</p><p class=tag>b</p></body></html>"""
 
 
-def read(keeping: dict[str, Any], body: str = HTML, content_type: str = "text/html; charset=utf-8") -> Page:
+def read(keeping: dict[str, Any], body: str = HTML, content_type: str = "text/html; charset=utf-8") -> ParsedPage:
     spec = crawl_spec.read({"urls": [HERE], "keeping": keeping})
     return PageReader(spec).read(exchange(body, HERE, content_type=content_type))
 
@@ -147,7 +147,7 @@ def test_a_rule_that_is_none_is_refused_before_the_crawl_begins(rule: dict[str, 
     with pytest.raises(Invalid, match=r"crawl\.keeping\.fields\.x"):
         read({"fields": {"x": rule}})
     with pytest.raises(Invalid, match=r"crawl\.keeping\.fields\.x"):
-        checked({"urls": [HERE], "keeping": {"fields": {"x": rule}}}, Policy("crawl@weft.example"))
+        validated_spec({"urls": [HERE], "keeping": {"fields": {"x": rule}}}, CrawlPolicy("crawl@weft.example"))
 
 
 def test_the_fields_of_a_page_are_those_that_an_export_may_be_asked_for() -> None:
@@ -155,4 +155,4 @@ def test_the_fields_of_a_page_are_those_that_an_export_may_be_asked_for() -> Non
     spec = crawl_spec.read({"urls": [HERE], "keeping": keeping | {"fields": {"price": {"css": ".price"}}}})
     pages = [exchange(HTML, HERE), exchange("plain", HERE, content_type="text/plain")]
     found = {name for page in pages for name in PageReader(spec).read(page).item(1)}
-    assert found == set(fields_of(spec))
+    assert found == set(page_fields(spec))

@@ -12,10 +12,10 @@ from tests.runs.acting import Hand, submit
 from tests.servers import Server
 from weft.adapters.brokers.resp import Address, Connection
 from weft.app import App
-from weft.crawl_ports import DONE, QUEUED, HostLease, HostReport, Outcome, Turn
-from weft.crawls.measuring import measured
-from weft.crawls.model import CrawlTurn, CrawlTurned
+from weft.crawler.messages import CrawlTurn, CrawlTurnReply
+from weft.crawls.metrics import measure_crawls
 from weft.errors import FrontierLost
+from weft.ports import DONE, QUEUED, HostLease, HostReport, Outcome, Turn
 from weft.runs.model import Lease
 
 pytestmark = on_sqlite
@@ -29,7 +29,7 @@ async def share(app: App, hand: Hand, task: str, **spec: Any) -> Lease:
     return await hand.lease_one()
 
 
-async def turned(app: App, hand: Hand, lease: Lease, turn: Turn, **more: Any) -> CrawlTurned:
+async def turned(app: App, hand: Hand, lease: Lease, turn: Turn, **more: Any) -> CrawlTurnReply:
     return await app.protocol.frontier(hand.id, lease.run_id, lease.attempt, CrawlTurn(turn, **more))
 
 
@@ -103,4 +103,4 @@ async def lose_all(server: Server, prefix: str) -> None:
 async def test_crawls_are_left_out_of_the_numbers_while_their_frontier_is_away(another_app: OpenApp) -> None:
     app = await another_app(frontier="redis://127.0.0.1:1/0", **POLICY)
     await app.crawls.create("shop", {"urls": [SEED]})
-    assert await measured(app.db, app.crawls) == []
+    assert await measure_crawls(app.db, app.crawls) == []

@@ -9,8 +9,8 @@ import pytest
 from tests.crawls.exchanges import check_fits, keep_pages
 from tests.servers import s3
 from weft.adapters.registry import open_blobs
+from weft.crawler.cdxj import locations_of, relocated
 from weft.crawls import files
-from weft.crawls.cdxj import moved, places_of
 from weft.crawls.files import LEAST_OF_INDEX, CrawlFiles
 from weft.errors import NotFound
 
@@ -40,7 +40,7 @@ async def index_of(kept: CrawlFiles, joined_as: str = "") -> bytes:
 async def test_the_index_of_a_crawl_is_that_of_all_its_files_in_order(kept: CrawlFiles, pieces: None) -> None:
     index = await index_of(kept)
     assert [line.split(b" ")[0][-1:] for line in index.splitlines()] == [b"a", b"b", b"b", b"b", b"c", b"d"]
-    (place,) = places_of(index, "http://site.example/c")
+    (place,) = locations_of(index, "http://site.example/c")
     assert place.filename == "weft-5-8-1-00000.warc.gz"
     check_fits(index, {each.name: await kept.get(5, each.name) for each in await kept.all(5)}, 6)
 
@@ -54,7 +54,7 @@ async def test_the_index_of_all_files_as_one_fits_that_one(kept: CrawlFiles, pie
 
 @pytest.mark.parametrize("line", [b"", b"a", b"a 1 {}", b"a 1 {", b'a 1 {"offset":"x"}'])
 def test_a_line_that_leads_nowhere_is_left_out(line: bytes) -> None:
-    assert moved(line, "site.warc.gz", 7) == b""
+    assert relocated(line, "site.warc.gz", 7) == b""
 
 
 async def test_a_file_without_an_index_moves_those_after_it(kept: CrawlFiles) -> None:

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from tests.conftest import SetClock, plain_engine
-from weft.crawl_ports import DONE, QUEUED, Counts, Found, HostReport, Outcome, Turn
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.db.database import Database, open_database
 from weft.fetching.urls import key_of
+from weft.ports import DONE, QUEUED, Counts, Found, HostReport, Outcome, Turn
 
 on_postgres = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 on_mariadb = pytest.mark.parametrize("database_kind", ["mariadb"], indirect=True)

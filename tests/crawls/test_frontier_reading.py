@@ -7,11 +7,11 @@ from sqlalchemy import text
 
 from bench.frontier_ballast import CRAWL, address, constants, host_name, insert
 from tests.conftest import SetClock, migrated, plain_engine
-from weft.crawl_ports import DONE, Found, HostReport, Limits, Outcome, Turn
-from weft.crawls import frontier_store
-from weft.crawls.frontier_turn import FrontierTurn
+from weft.crawls import host_store
+from weft.crawls.sql_frontier import FrontierTurn
 from weft.db.database import Transaction, open_database
 from weft.fetching.urls import key_of
+from weft.ports import DONE, Found, HostReport, Limits, Outcome, Turn
 
 on_postgres = pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 
@@ -22,9 +22,9 @@ READ = "SELECT relname, seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tabl
 def fill(url: str) -> None:
     """Addresses that nobody has analysed."""
     engine = plain_engine(url)
-    host = {"id": "number.n", "name": host_name("number.n"), **constants(frontier_store.NEW_HOST)}
+    host = {"id": "number.n", "name": host_name("number.n"), **constants(host_store.NEW_HOST)}
     line = {"crawl_id": f"{CRAWL}", "host_id": "number.n", "name": host_name("number.n")}
-    line |= constants(frontier_store.NEW_LINE) | {"waiting": f"{CRAWL}", "queued": f"{KNOWN // HOSTS}"}
+    line |= constants(host_store.NEW_QUEUE) | {"waiting": f"{CRAWL}", "queued": f"{KNOWN // HOSTS}"}
     insert(engine, "hosts", host, HOSTS)
     insert(engine, "crawl_hosts", line, HOSTS)
     insert(engine, "urls", address("postgresql", HOSTS, 0), KNOWN)

@@ -12,23 +12,11 @@ import pytest
 from sqlalchemy import select
 
 from tests.conftest import SetClock, sqlite_copy
-from weft.crawl_ports import (
-    DONE,
-    FAILED,
-    LEASED,
-    QUEUED,
-    SKIPPED,
-    Found,
-    HostLease,
-    HostReport,
-    Limits,
-    Outcome,
-    Turn,
-)
 from weft.crawls.sql_frontier import SqlFrontier
 from weft.db import schema
 from weft.db.database import Database, Transaction, open_database
 from weft.fetching.urls import key_of
+from weft.ports import DONE, FAILED, LEASED, QUEUED, SKIPPED, Found, HostLease, HostReport, Limits, Outcome, Turn
 
 STEPS = 100
 CRAWLS = (1, 2)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from weft.crawls.links import Links
-from weft.fetching.urls import USUAL, key_of
+from weft.crawler.pages import LinkResolver
+from weft.fetching.urls import DEFAULT_CANONICALIZER, key_of
 
 BASES = [
     *("http://site.example/", "http://site.example/a", "http://site.example/a/", "http://site.example/a/b?c=/d/"),
@@ -26,20 +26,20 @@ HREFS = [
     room=st.integers(0, 20_000),
 )
 def test_a_link_leads_where_it_led_before_wherever_it_stands(pages: list[tuple[str, list[str]]], room: int) -> None:
-    links = Links(USUAL, room)
+    links = LinkResolver(DEFAULT_CANONICALIZER, room)
     for base, hrefs in pages:
         leads = links.lead(base, hrefs)
-        assert list(leads) == USUAL.resolve(base, hrefs)
+        assert list(leads) == DEFAULT_CANONICALIZER.resolve(base, hrefs)
         assert all(key == key_of(url) for url, key in leads.items())
 
 
 @for_each("href", [href for href in HREFS if href])
 @for_each("first", BASES)
 def test_what_a_link_means_on_one_page_is_not_taken_for_what_it_means_on_another(first: str, href: str) -> None:
-    links = Links(USUAL)
+    links = LinkResolver(DEFAULT_CANONICALIZER)
     links.lead(first, [href])
     for base in BASES:
-        assert list(links.lead(base, [href])) == USUAL.resolve(base, [href])
+        assert list(links.lead(base, [href])) == DEFAULT_CANONICALIZER.resolve(base, [href])
 
 
 @settings(max_examples=300, deadline=None)
@@ -51,7 +51,7 @@ def test_what_a_link_means_on_one_page_is_not_taken_for_what_it_means_on_another
 )
 def test_no_address_is_passed_over_and_few_are_taken_again(pages: list[tuple[str, list[str], bool]], room: int) -> None:
     """Some pages are not followed; what they link to may be new on the next page."""
-    links = Links(USUAL, room)
+    links = LinkResolver(DEFAULT_CANONICALIZER, room)
     taken: set[str] = set()
     for base, hrefs, is_followed in pages:
         leads = links.lead(base, hrefs)
@@ -63,14 +63,14 @@ def test_no_address_is_passed_over_and_few_are_taken_again(pages: list[tuple[str
 
 
 def test_an_address_is_taken_once() -> None:
-    links = Links(USUAL)
+    links = LinkResolver(DEFAULT_CANONICALIZER)
     for base in BASES[:4]:
         taken = links.take(links.lead(base, ["/a", "/b", "http://other.example/c"]))
         assert len(taken) == (3 if base == BASES[0] else 0)
 
 
 def test_links_that_are_remembered_take_only_so_much_room() -> None:
-    links = Links(USUAL, 50_000)
+    links = LinkResolver(DEFAULT_CANONICALIZER, 50_000)
     for page in range(50):
         hrefs = [f"/{page}/{number}" for number in range(30)]
         assert len(links.lead(f"http://site.example/{page}/", hrefs)) == 30

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from weft.crawls.load import Load
+from weft.crawler.reporter import LoadMonitor
 
 
 @dataclass
@@ -10,8 +10,8 @@ class Clocks:
     cpu: float = 0.0
     wall: float = 0.0
 
-    def load(self) -> Load:
-        return Load(lambda: self.cpu, lambda: self.wall)
+    def load(self) -> LoadMonitor:
+        return LoadMonitor(lambda: self.cpu, lambda: self.wall)
 
     def pass_by(self, wall: float, cpu: float) -> None:
         self.wall, self.cpu = self.wall + wall, self.cpu + cpu

@@ -11,11 +11,9 @@ from selectolax.lexbor import LexborHTMLParser
 from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
-from weft.crawls.charset import as_text, charset_of
-from weft.crawls.head import asks_of
-from weft.crawls.heavy import LARGE, is_heavy
-from weft.crawls.pages import Page, PageReader
-from weft.fetching.exchange import Exchange
+from weft.crawler.extraction import as_text, charset_of, robots_directives
+from weft.crawler.pages import LARGE, PageReader, ParsedPage, exceeds_parse_limits
+from weft.fetching.model import Exchange
 
 HERE = "http://site.example/a/page"
 
@@ -24,7 +22,7 @@ def reader(**parts: Any) -> PageReader:
     return PageReader(crawl_spec.read({"urls": ["http://site.example/"], **parts}))
 
 
-def read(html: bytes | str, told: PageReader | None = None, **fields: Any) -> Page:
+def read(html: bytes | str, told: PageReader | None = None, **fields: Any) -> ParsedPage:
     return (told or reader()).read(exchange(html, HERE, **fields))
 
 
@@ -66,7 +64,7 @@ def test_a_page_says_what_it_is_called_and_what_it_asks_for() -> None:
     ],
 )
 def test_headers_speak_to_robots_by_their_names(rules: list[str], asked: tuple[bool, bool]) -> None:
-    assert asks_of(rules) == asked
+    assert robots_directives(rules) == asked
 
 
 def test_links_that_are_marked_nofollow_are_left_out_where_the_crawl_minds() -> None:
@@ -155,7 +153,7 @@ def test_a_large_page_is_skimmed_and_still_has_title_base_and_links() -> None:
     [b"<br>words<br>\n", b"<li><a href=/x>x</a>\n", b"words and words ", b"<p>open", b"<td>1", b"if (a<b) { c(); }\n"],
 )
 def test_an_honest_page_is_not_taken_for_a_hostile_one(part: bytes) -> None:
-    assert not is_heavy(b"<html><body>" + part * 20_000)
+    assert not exceeds_parse_limits(b"<html><body>" + part * 20_000)
 
 
 def test_an_item_is_what_is_kept_of_a_page() -> None:

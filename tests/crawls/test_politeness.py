@@ -8,26 +8,31 @@ import pytest
 
 from tests.cases import for_each
 from weft.clock import SECOND, Moment, as_datetime, seconds
-from weft.crawl_spec import Politeness
-from weft.crawls.politeness import (
+from weft.crawl_spec import PolitenessSpec
+from weft.crawler.politeness import (
     DOWN,
     FAILURES_TO_GIVE_UP,
+    LONGEST_SHARED_DELAY,
     QUIET,
+    HostPoliteness,
     HostState,
-    Manners,
     read_state,
-    rest,
+    rest_seconds,
     retry_after,
+    shifted_state,
+    write_state,
 )
+from weft.crawler.robots import StoredRobots
+from weft.crawls.project_scope import MOST_PROJECTS, state_for, state_of_project
 
 NOW: Moment = 1_780_315_200 * SECOND
 
 
-def manners(**terms: object) -> Manners:
-    return Manners(Politeness(**terms), HostState())  # type: ignore[arg-type]
+def manners(**terms: object) -> HostPoliteness:
+    return HostPoliteness(PolitenessSpec(**terms), HostState())  # type: ignore[arg-type]
 
 
-def asked_at(host: Manners, times: int, at: Moment = NOW) -> list[Moment]:
+def asked_at(host: HostPoliteness, times: int, at: Moment = NOW) -> list[Moment]:
     """When the host is asked by one who asks as soon as it is due."""
     moments = []
     for _ in range(times):
@@ -111,7 +116,7 @@ def test_nothing_is_asked_before_the_moment_that_retry_after_names() -> None:
 
 
 def test_each_refusal_without_a_moment_makes_the_rest_longer_until_it_is_a_day() -> None:
-    rests = [rest(times) for times in range(1, 15)]
+    rests = [rest_seconds(times) for times in range(1, 15)]
     assert 60 * SECOND <= rests[0] <= 72 * SECOND
     assert rests[3] > 2 * rests[1]
     assert max(rests) <= 1.2 * 86_400 * SECOND
@@ -153,7 +158,7 @@ def test_the_state_goes_from_one_holder_to_the_next() -> None:
     host = manners(delay_seconds=1.0)
     host.refused(NOW, 50.0)
     text = msgspec.json.encode(host.state).decode()
-    assert Manners(Politeness(), read_state(text)).due() == host.due()
+    assert HostPoliteness(PolitenessSpec(), read_state(text)).due() == host.due()
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", '{"version": 99}', '{"latency": "long"}'])
@@ -183,3 +188,57 @@ def test_retry_after_is_a_number_of_seconds_or_a_date() -> None:
 )
 def test_a_retry_after_that_says_nothing_counts_as_none(value: bytes) -> None:
     assert retry_after(value, NOW) is None
+
+
+@pytest.mark.parametrize(("is_direct", "shared"), [(True, 600), (False, 0)])
+def test_only_what_the_host_says_itself_counts_for_all_projects(is_direct: bool, shared: int) -> None:
+    host = HostPoliteness(PolitenessSpec(delay_seconds=0.0), HostState(project="a"), is_direct=is_direct)
+    host.refused(NOW, 600.0)
+    assert host.due() >= NOW + 600 * SECOND
+    assert host.due_for_others(NOW) // SECOND == (NOW // SECOND + shared if shared else 0)
+    theirs = read_state(state_for("b", write_state(host.state), NOW))
+    assert (theirs.blocked_until > NOW) is is_direct
+
+
+def test_failures_and_robots_and_long_delays_are_the_projects_own() -> None:
+    host = HostPoliteness(
+        PolitenessSpec(delay_seconds=86_400.0, errors_in_a_row=1), HostState(project="a", crawl_delay=300.0)
+    )
+    for _ in range(FAILURES_TO_GIVE_UP):
+        host.failed(NOW)
+    host.begins(NOW)
+    host.state.robots["http://a.example"] = StoredRobots(NOW, "rules", "User-agent: *\nDisallow: /")
+    assert host.due_for_others(NOW) == NOW + LONGEST_SHARED_DELAY
+    text = state_for("b", write_state(host.state), NOW)
+    theirs = read_state(text)
+    assert (theirs.errors, theirs.parks, theirs.down_until, theirs.blocked_until) == (0, 0, 0, 0)
+    assert (theirs.robots, theirs.crawl_delay, theirs.trouble) == ({}, 0.0, "")
+    assert theirs.full_at == NOW + LONGEST_SHARED_DELAY
+    ours = read_state(state_for("a", text, NOW))
+    assert (ours.parks, ours.robots, ours.full_at) == (FAILURES_TO_GIVE_UP, host.state.robots, host.state.full_at)
+
+
+def test_of_any_number_of_projects_only_so_many_are_remembered() -> None:
+    text = write_state(HostState(project="p0", errors=1))
+    for number in range(1, 3 * MOST_PROJECTS):
+        text = state_for(f"p{number}", text, NOW)
+    assert len(read_state(text).others) == MOST_PROJECTS
+    assert read_state(state_for("p0", text, NOW)).errors == 0
+
+
+def test_a_state_that_is_too_large_leaves_other_projects_out_before_ones_own_robots() -> None:
+    kept = StoredRobots(NOW, "rules", "x" * 100_000)
+    others = {f"p{number}": HostState(robots={"o": kept}) for number in range(8)}
+    state = read_state(write_state(HostState(project="a", robots={"o": kept}, others=others)))
+    assert (state.others, state.robots["o"].text) == ({}, kept.text)
+
+
+def test_the_moments_of_all_projects_move_to_another_clock() -> None:
+    text = write_state(HostState(told_until=NOW, others={"b": HostState(blocked_until=NOW, told_until=NOW)}))
+    moved = read_state(shifted_state(text, 5 * SECOND))
+    assert (moved.told_until, moved.others["b"].blocked_until) == (NOW + 5 * SECOND, NOW + 5 * SECOND)
+
+
+def test_a_process_leaves_a_state_under_the_name_of_its_project_whatever_it_says() -> None:
+    forged = write_state(HostState(project="b", errors=3))
+    assert read_state(state_of_project("a", forged)).project == "a"

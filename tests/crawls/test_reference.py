@@ -9,19 +9,19 @@ import msgspec
 
 from tests.cases import for_each
 from weft import crawl_spec
-from weft.crawls.reasons import REASONS
+from weft.crawler.reasons import REASONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "crawls.md").read_text()
 PARTS: dict[str, type[msgspec.Struct]] = {
     "The crawl": crawl_spec.CrawlSpec,
-    "scope": crawl_spec.Scope,
-    "budget": crawl_spec.Budget,
-    "politeness": crawl_spec.Politeness,
-    "fetching": crawl_spec.Fetching,
-    "traps": crawl_spec.Traps,
-    "keeping": crawl_spec.Keeping,
-    "revisit": crawl_spec.Revisit,
-    "A rule of keeping.fields": crawl_spec.Field,
+    "scope": crawl_spec.ScopeSpec,
+    "budget": crawl_spec.BudgetSpec,
+    "politeness": crawl_spec.PolitenessSpec,
+    "fetching": crawl_spec.FetchingSpec,
+    "traps": crawl_spec.TrapSpec,
+    "keeping": crawl_spec.OutputSpec,
+    "revisit": crawl_spec.RevisitSpec,
+    "A rule of keeping.fields": crawl_spec.FieldSpec,
 }
 
 

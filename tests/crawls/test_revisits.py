@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cases import for_each
-from weft.crawl_spec import Revisit
-from weft.crawls.revisits import lastmod, next_interval
+from weft.crawl_spec import RevisitSpec
+from weft.crawler.visits import lastmod, next_interval
 
 HOUR, DAY = 3_600.0, 86_400.0
 
@@ -12,20 +12,20 @@ HOUR, DAY = 3_600.0, 86_400.0
 @for_each(
     ("policy", "last", "changed", "age", "expected"),
     [
-        (Revisit(), 0.0, None, 0.0, 0.0),
-        (Revisit(policy="fixed", seconds=2 * HOUR), 5.0, True, 0.0, 2 * HOUR),
-        (Revisit(policy="adaptive"), 0.0, None, 0.0, DAY),
-        (Revisit(policy="adaptive"), DAY, False, 0.0, 1.4 * DAY),
-        (Revisit(policy="adaptive"), DAY, True, 0.0, 0.8 * DAY),
-        (Revisit(policy="adaptive"), HOUR, True, 0.0, HOUR),
-        (Revisit(policy="adaptive", most_seconds=DAY), DAY, False, 0.0, DAY),
-        (Revisit(policy="lastmod"), 0.0, None, 10 * DAY, 2 * DAY),
-        (Revisit(policy="lastmod"), 0.0, None, 60.0, HOUR),
-        (Revisit(policy="lastmod"), 0.0, None, 60 * 365 * DAY, DAY),
+        (RevisitSpec(), 0.0, None, 0.0, 0.0),
+        (RevisitSpec(policy="fixed", seconds=2 * HOUR), 5.0, True, 0.0, 2 * HOUR),
+        (RevisitSpec(policy="adaptive"), 0.0, None, 0.0, DAY),
+        (RevisitSpec(policy="adaptive"), DAY, False, 0.0, 1.4 * DAY),
+        (RevisitSpec(policy="adaptive"), DAY, True, 0.0, 0.8 * DAY),
+        (RevisitSpec(policy="adaptive"), HOUR, True, 0.0, HOUR),
+        (RevisitSpec(policy="adaptive", most_seconds=DAY), DAY, False, 0.0, DAY),
+        (RevisitSpec(policy="lastmod"), 0.0, None, 10 * DAY, 2 * DAY),
+        (RevisitSpec(policy="lastmod"), 0.0, None, 60.0, HOUR),
+        (RevisitSpec(policy="lastmod"), 0.0, None, 60 * 365 * DAY, DAY),
     ],
 )
 def test_the_interval_follows_the_policy(
-    policy: Revisit, last: float, changed: bool | None, age: float, expected: float
+    policy: RevisitSpec, last: float, changed: bool | None, age: float, expected: float
 ) -> None:
     assert next_interval(policy, last, changed, age) == pytest.approx(expected)
 

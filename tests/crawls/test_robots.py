@@ -3,15 +3,23 @@
 import pytest
 
 from tests.cases import for_each
-from weft.crawl_spec import Politeness
-from weft.crawls.allowance import Allowances
-from weft.crawls.robots import LARGEST, NONE, RULES, KeptRobots, Rules, text_of, token_of
+from weft.crawl_spec import PolitenessSpec
+from weft.crawler.robots import (
+    LARGEST_ROBOTS,
+    NONE,
+    RULES,
+    RobotsPolicies,
+    RobotsRules,
+    StoredRobots,
+    text_of,
+    token_of,
+)
 
 HERE = "http://site.example"
 
 
 def allows(text: bytes, path: str, token: str = "weft") -> bool:
-    return Rules(text_of(text), token).allows(HERE + path)
+    return RobotsRules(text_of(text), token).allows(HERE + path)
 
 
 @for_each(
@@ -45,16 +53,16 @@ def test_rules_are_read_as_rfc_9309_says(text: bytes, path: str, allowed: bool) 
 
 
 def test_what_is_beyond_500_kib_does_not_count_nor_does_a_line_that_is_cut_off() -> None:
-    filler = b"# nothing\n" * (LARGEST // 10 - 1)
+    filler = b"# nothing\n" * (LARGEST_ROBOTS // 10 - 1)
     text = b"User-agent: *\nDisallow: /early\n" + filler + b"Disallow: /late\n"
-    assert len(text) > LARGEST
+    assert len(text) > LARGEST_ROBOTS
     assert not allows(text, "/early")
     assert allows(text, "/late")
-    assert allows(b"User-agent: *\n" + b"#" * (LARGEST - 27) + b"\nDisallow: /abcdef", "/axyz")
+    assert allows(b"User-agent: *\n" + b"#" * (LARGEST_ROBOTS - 27) + b"\nDisallow: /abcdef", "/axyz")
 
 
 def test_the_crawl_delay_and_the_sitemaps_are_told() -> None:
-    rules = Rules("User-agent: *\nCrawl-delay: 2.5\nSitemap: http://site.example/map.xml", "weft")
+    rules = RobotsRules("User-agent: *\nCrawl-delay: 2.5\nSitemap: http://site.example/map.xml", "weft")
     assert rules.crawl_delay == 2.5
     assert rules.sitemaps == ["http://site.example/map.xml"]
 
@@ -68,9 +76,9 @@ def test_robots_txt_knows_a_crawler_by_its_product_name(user_agent: str, token: 
 
 
 def test_rules_that_were_pushed_out_of_memory_are_read_again_and_large_ones_are_fetched_again() -> None:
-    allowances, at = Allowances(Politeness(), "weft"), 1_000
-    small = KeptRobots(at, RULES, "User-agent: *\nDisallow: /private")
-    large = KeptRobots(at, RULES, large=True)
+    allowances, at = RobotsPolicies(PolitenessSpec(), "weft"), 1_000
+    small = StoredRobots(at, RULES, "User-agent: *\nDisallow: /private")
+    large = StoredRobots(at, RULES, large=True)
     allowances.learn("http://large.example", large, "#" * 600_000)
     first = allowances.of("http://small.example", small, at)
     assert first is not None
@@ -86,7 +94,7 @@ def test_rules_that_were_pushed_out_of_memory_are_read_again_and_large_ones_are_
 
 
 def test_a_robots_txt_counts_for_a_day() -> None:
-    allowances, day = Allowances(Politeness(), "weft"), 86_400 * 1_000_000
-    kept = KeptRobots(1_000, NONE)
+    allowances, day = RobotsPolicies(PolitenessSpec(), "weft"), 86_400 * 1_000_000
+    kept = StoredRobots(1_000, NONE)
     assert allowances.of(HERE, kept, 1_000 + day - 1) is not None
     assert allowances.of(HERE, kept, 1_000 + day) is None

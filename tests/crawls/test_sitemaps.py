@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from weft.crawls.sitemaps import MOST, Entry, read
+from weft.crawler.sitemaps import MOST, SitemapEntry, read
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 PLAIN = f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -12,7 +12,7 @@ PLAIN = f"""<?xml version="1.0" encoding="UTF-8"?>
 <url><loc> http://site.example/a?x=1&amp;y=2 </loc><lastmod>2026-01-02</lastmod>
 <image:image><image:loc>http://site.example/i.png</image:loc></image:image></url>
 <url><loc>http://site.example/b</loc></url></urlset>""".encode()
-ENTRIES = [Entry("http://site.example/a?x=1&y=2", "2026-01-02"), Entry("http://site.example/b")]
+ENTRIES = [SitemapEntry("http://site.example/a?x=1&y=2", "2026-01-02"), SitemapEntry("http://site.example/b")]
 
 
 @pytest.mark.parametrize("body", [PLAIN, gzip.compress(PLAIN), b"\xef\xbb\xbf" + PLAIN], ids=["xml", "gzip", "bom"])
@@ -22,13 +22,13 @@ def test_addresses_and_dates_are_read(body: bytes) -> None:
 
 def test_an_index_lists_sitemaps() -> None:
     body = f"<sitemapindex {NAMESPACE}><sitemap><loc>http://site.example/1.xml.gz</loc></sitemap></sitemapindex>"
-    assert read(body.encode()) == [Entry("http://site.example/1.xml.gz", is_sitemap=True)]
+    assert read(body.encode()) == [SitemapEntry("http://site.example/1.xml.gz", is_sitemap=True)]
 
 
 def test_a_text_has_an_address_in_each_line() -> None:
     assert read(b"http://site.example/a\r\n\nnone\nhttps://site.example/b\n") == [
-        Entry("http://site.example/a"),
-        Entry("https://site.example/b"),
+        SitemapEntry("http://site.example/a"),
+        SitemapEntry("https://site.example/b"),
     ]
 
 
@@ -43,7 +43,7 @@ def test_a_text_has_an_address_in_each_line() -> None:
     ids=["rss", "atom"],
 )
 def test_feeds_are_read_as_well(body: bytes) -> None:
-    assert read(body) == [Entry("http://site.example/a", "x")]
+    assert read(body) == [SitemapEntry("http://site.example/a", "x")]
 
 
 def test_no_entity_is_expanded() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,22 +13,24 @@ from tests.cases import for_each
 from tests.crawls.exchanges import exchange
 from weft import crawl_spec
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.near import are_alike
-from weft.crawls.pages import PageReader
-from weft.crawls.patterns import pattern_of
-from weft.crawls.reasons import REASONS, TRAPS, sentence
-from weft.crawls.scope import Scope
-from weft.crawls.soft404 import made_up
-from weft.crawls.traps import MOST_PATTERNS, Refusal, Traps
+from weft.crawler.pages import PageReader
+from weft.crawler.reasons import REASONS, TRAPS, describe_reason
+from weft.crawler.scope import ScopeFilter
+from weft.crawler.similarity import are_alike, missing_url, pattern_of
+from weft.crawler.traps import MOST_PATTERNS, TrapDetector, TrapReason
 
 
 def spec(**parts: Any) -> CrawlSpec:
     return crawl_spec.read({"urls": ["http://www.site.example/docs/start"], **parts})
 
 
-def scope(**parts: Any) -> Scope:
+STRICT = {"level": "strict"}
+"""Pages that are alike are a trap, whatever else is known."""
+
+
+def scope(**parts: Any) -> ScopeFilter:
     told = spec(scope=parts)
-    return Scope(told, told.urls)
+    return ScopeFilter(told, told.urls)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_patterns_and_depth_bound_a_crawl_as_well() -> None:
 
 def test_a_crawl_without_seeds_is_bounded_by_its_patterns_alone() -> None:
     told = crawl_spec.read({"tier": "fetch", "scope": {"deny": ["//x"]}})
-    assert [Scope(told, ()).refuses(url, 0) for url in ("http://a.example/", "http://x.example/")] == ["", "deny"]
+    assert [ScopeFilter(told, ()).refuses(url, 0) for url in ("http://a.example/", "http://x.example/")] == ["", "deny"]
 
 
 @for_each(
@@ -75,8 +79,8 @@ def test_a_crawl_without_seeds_is_bounded_by_its_patterns_alone() -> None:
         ("http://a.example/item/2999", None),
     ],
 )
-def test_an_address_that_looks_like_a_trap_is_refused(url: str, refusal: Refusal | None) -> None:
-    assert Traps(spec()).refuses(url) == refusal
+def test_an_address_that_looks_like_a_trap_is_refused(url: str, refusal: TrapReason | None) -> None:
+    assert TrapDetector(spec(traps=STRICT)).refuses(url) == refusal
 
 
 @pytest.mark.parametrize(
@@ -93,13 +97,13 @@ def test_addresses_have_in_common_what_does_not_vary(path: str, pattern: str) ->
     assert pattern_of(path) == pattern
 
 
-def let_in(traps: Traps, urls: Iterable[str]) -> int:
+def let_in(traps: TrapDetector, urls: Iterable[str]) -> int:
     return sum(traps.refuses(url) is None for url in urls)
 
 
 @pytest.mark.parametrize("most", [10, 500, 5_000])
 def test_a_pattern_has_about_as_many_addresses_as_it_may(most: int) -> None:
-    traps = Traps(spec(traps={"pages_per_pattern": most}))
+    traps = TrapDetector(spec(traps={"pages_per_pattern": most}))
     urls = [f"http://a.example/p/1/{number}" for number in range(most * 3)]
     assert most * 0.97 <= let_in(traps, urls) <= most * 1.03 + 1
     assert traps.refuses("http://a.example/p/1/999999999") == ("pattern", "/p/{number}/{number}")
@@ -107,27 +111,27 @@ def test_a_pattern_has_about_as_many_addresses_as_it_may(most: int) -> None:
 
 
 def test_a_shop_may_have_many_more_things_than_a_pattern_has_addresses() -> None:
-    traps = Traps(spec(traps={"pages_per_pattern": 10}))
+    traps = TrapDetector(spec(traps={"pages_per_pattern": 10}))
     assert let_in(traps, (f"http://a.example/item/{number}" for number in range(900))) == 900
     assert let_in(traps, (f"http://a.example/list?page={number}" for number in range(900))) == 10
 
 
 def test_an_address_that_is_met_again_counts_once() -> None:
-    traps = Traps(spec(traps={"pages_per_pattern": 500}))
+    traps = TrapDetector(spec(traps={"pages_per_pattern": 500}))
     urls = [f"http://a.example/p/1/{number}" for number in range(400)]
     for _ in range(10):
         assert let_in(traps, urls) == 400
 
 
 def test_patterns_that_were_met_long_ago_are_forgotten() -> None:
-    traps = Traps(spec(traps={"pages_per_pattern": 1}))
+    traps = TrapDetector(spec(traps={"pages_per_pattern": 1}))
     let_in(traps, ["http://a.example/p/1/1", "http://a.example/p/1/2"])
     let_in(traps, (f"http://h{number}.example/1/{number}" for number in range(MOST_PATTERNS)))
     assert traps.refuses("http://a.example/p/1/3") is None
     assert traps.refuses(f"http://h{MOST_PATTERNS - 1}.example/1/7") == ("pattern", "/{number}/{number}")
 
 
-def feed(traps: Traps, url: str, html: str) -> Refusal | None:
+def feed(traps: TrapDetector, url: str, html: str) -> TrapReason | None:
     """What the crawler does with a page."""
     reader = PageReader(spec())
     return traps.saw(url, reader.read(exchange(html, url), alike=traps.looks_at(url)))
@@ -147,7 +151,7 @@ def article(number: int) -> str:
 
 
 def test_pages_that_are_all_alike_make_a_trap_of_their_pattern() -> None:
-    traps = Traps(spec(traps={"near_duplicates": 20}))
+    traps = TrapDetector(spec(traps={"near_duplicates": 20, **STRICT}))
     told = [feed(traps, f"http://a.example/cal/{month}", calendar(month)) for month in range(40)]
     assert told[:20] == [None] * 20
     assert told[20] == ("near_duplicates", "/cal/{number}")
@@ -157,19 +161,19 @@ def test_pages_that_are_all_alike_make_a_trap_of_their_pattern() -> None:
 
 
 def test_pages_that_say_different_things_are_no_trap() -> None:
-    traps = Traps(spec(traps={"near_duplicates": 5}))
+    traps = TrapDetector(spec(traps={"near_duplicates": 5}))
     assert [feed(traps, f"http://a.example/n/{number}", article(number)) for number in range(200)] == [None] * 200
 
 
 def test_pages_of_a_pattern_that_differ_are_looked_at_less_often() -> None:
-    traps = Traps(spec())
+    traps = TrapDetector(spec())
     for number in range(40):
         feed(traps, f"http://a.example/n/{number}", article(number))
     assert sum(traps.looks_at(f"http://a.example/n/{number}") for number in range(320)) == 20
 
 
 def test_a_maze_of_pages_without_a_pattern_ends_as_well() -> None:
-    traps = Traps(spec(traps={"near_duplicates": 3}))
+    traps = TrapDetector(spec(traps={"near_duplicates": 3, **STRICT}))
     urls = [
         f"http://a.example/{''.join(chr(97 + number // 26**place % 26) for place in range(4))}" for number in range(60)
     ]
@@ -179,20 +183,20 @@ def test_a_maze_of_pages_without_a_pattern_ends_as_well() -> None:
 
 
 def test_a_page_like_the_one_for_no_page_is_a_soft_404() -> None:
-    traps, reader = Traps(spec()), PageReader(spec())
-    nowhere = made_up("http://a.example/x/y")
+    traps, reader = TrapDetector(spec()), PageReader(spec())
+    nowhere = missing_url("http://a.example/x/y")
     gone = "<body><h1>Sorry</h1><p>There is nothing here, but a link to our first page.</p>"
     assert nowhere.startswith("http://a.example/")
-    traps.no_such_pages.learn(nowhere, 200, reader.read(exchange(gone, nowhere), alike=True).simhash)
+    traps.soft_404_pages.learn(nowhere, 200, reader.read(exchange(gone, nowhere), alike=True).simhash)
     assert feed(traps, "http://a.example/lost", gone) == ("soft_404", "")
     assert feed(traps, "http://b.example/lost", gone) is None
     assert feed(traps, "http://a.example/found", article(1)) is None
 
 
 def test_a_host_that_says_404_has_no_soft_ones() -> None:
-    traps, reader = Traps(spec()), PageReader(spec())
+    traps, reader = TrapDetector(spec()), PageReader(spec())
     page = reader.read(exchange(article(1)), alike=True)
-    traps.no_such_pages.learn("http://a.example/x", 404, page.simhash)
+    traps.soft_404_pages.learn("http://a.example/x", 404, page.simhash)
     assert traps.saw("http://a.example/y", page) is None
 
 
@@ -206,7 +210,7 @@ def test_fingerprints_differ_as_much_as_texts_do() -> None:
 
 
 def test_pages_of_numbers_differ_where_their_numbers_do() -> None:
-    traps = Traps(spec(traps={"near_duplicates": 3}))
+    traps = TrapDetector(spec(traps={"near_duplicates": 3}))
     tables = [
         "<body><p>" + " ".join(f"{place * number % 9973}.{number}" for place in range(40)) for number in range(9, 59)
     ]
@@ -214,7 +218,7 @@ def test_pages_of_numbers_differ_where_their_numbers_do() -> None:
 
 
 def test_a_folder_of_pages_that_are_all_alike_is_left_alone_and_others_are_not() -> None:
-    traps = Traps(spec(traps={"near_duplicates": 2}))
+    traps = TrapDetector(spec(traps={"near_duplicates": 2, **STRICT}))
     for letter in "abcdefghijk":
         told = feed(traps, f"http://a.example/farm/{letter}", calendar(1))
     assert told == ("near_duplicates", "/farm/…")
@@ -222,12 +226,84 @@ def test_a_folder_of_pages_that_are_all_alike_is_left_alone_and_others_are_not()
     assert traps.refuses("http://a.example/other/z") is None
 
 
+def photo(number: int) -> str:
+    return f"<body><a href=/>All</a><h1>Photo {number} of 312</h1><img src=/p/{number}.jpg><p>Please do not copy.</p>"
+
+
+def answered(traps: TrapDetector, status: int, html: str) -> str:
+    """Give the answer to the path that was made up; the path."""
+    name, path = traps.probe("a.example") or ("", "")
+    html = traps.without_own_url(name, path, html.replace("HERE", path).encode()).decode()
+    page = PageReader(spec()).read(exchange(html, f"http://a.example/{path}"), alike=True)
+    traps.probed(name, status, page.simhash)
+    return path
+
+
+def test_pages_that_are_alike_are_kept_where_there_is_an_end_to_them() -> None:
+    traps = TrapDetector(spec())
+    assert [feed(traps, f"http://a.example/photo/{number}", photo(number)) for number in range(1, 60)] == [None] * 59
+    assert answered(traps, 404, photo(1)) == "photo/10000059"
+    assert [feed(traps, f"http://a.example/photo/{number}", photo(number)) for number in range(60, 313)] == [None] * 253
+    assert traps.refuses("http://a.example/photo/313") is None
+
+
+def test_pages_that_are_alike_are_a_trap_where_any_address_has_one() -> None:
+    traps = TrapDetector(spec())
+    told = [feed(traps, f"http://a.example/cal/{2026 - n // 12}/{12 - n % 12}", calendar(n)) for n in range(30)]
+    assert told == [None] * 30
+    assert answered(traps, 200, calendar(3)) == "cal/1994/7"
+    trap = ("near_duplicates", "/cal/{number}/{number}")
+    assert traps.refuses("http://a.example/cal/2023/1") == traps.trap_of("http://a.example/cal/2023/5") == trap
+    assert feed(traps, "http://a.example/cal/2023/6", calendar(6)) == trap
+
+
+def test_a_page_that_says_where_it_is_may_be_like_the_others() -> None:
+    traps, day = TrapDetector(spec()), "<body><p>nothing happens today</p><a href=/HERE>/HERE</a>"
+    for number in range(1, 30):
+        feed(traps, f"http://a.example/day/{number}", day.replace("HERE", f"day/{number + 1}"))
+    assert answered(traps, 200, day) == "day/10000029"
+    assert traps.refuses("http://a.example/day/31") == ("near_duplicates", "/day/{number}")
+
+
+def test_pages_that_hold_exactly_the_same_are_a_trap() -> None:
+    traps = TrapDetector(spec())
+    told = [feed(traps, f"http://a.example/s/0123456789abcdef{number:04}/lamps", article(1)) for number in range(40)]
+    assert told[:20] == [None] * 20
+    assert told[21] == ("near_duplicates", "/s/{id}/lamps")
+
+
+def test_with_traps_off_nothing_is_suspected() -> None:
+    traps = TrapDetector(spec(traps={"level": "off", "pages_per_pattern": 10}))
+    assert [feed(traps, f"http://a.example/cal/{month}", calendar(1)) for month in range(200)] == [None] * 200
+    assert traps.probe("a.example") is None
+    odd = ("http://a.example/a/b/a/b/a/b/a/b", "http://a.example/events/2999/04", "http://a.example/x?a=1")
+    assert let_in(traps, odd * 20) == 60
+
+
+def test_a_calendar_is_a_trap_where_it_counts_on_beyond_what_is_planned() -> None:
+    traps, then = TrapDetector(spec()), time.gmtime().tm_year + 3
+    trap = ("calendar", "/cal/{number}/{number}")
+    assert traps.refuses(f"http://a.example/cal/{then}/1", f"http://a.example/cal/{then - 1}/12") == trap
+    on, after = f"http://a.example/cal/{then}/1", f"http://a.example/cal/{then}/2"
+    assert traps.refuses(after, on) is None  # it was let in because a page of another sort links to it
+    assert traps.refuses(after, on, was_suspected=True) == trap
+    assert traps.refuses(f"http://a.example/cal/{then}/3", "http://a.example/") is None
+
+
+def test_numbers_that_look_like_years_are_no_calendar() -> None:
+    traps = TrapDetector(spec())
+    urls = [f"http://a.example/topic/{number}/{page}" for number in range(900, 5_000, 300) for page in (1, 2, 3)]
+    assert [traps.refuses(url, before) for before, url in pairwise(urls)] == [None] * (len(urls) - 1)
+
+
 def test_every_reason_is_a_sentence_and_traps_say_that_they_are_suspected() -> None:
     for reason in REASONS:
-        told = sentence(reason)
+        told = describe_reason(reason)
         assert told[0].islower()
         assert "{" not in told
         assert ("trap suspected" in told) == (reason in TRAPS)
-    assert sentence("pattern", pattern="/p/{number}") == "trap suspected: too many addresses are like /p/{number}"
-    assert sentence("status_404") == "the server answered with status 404"
-    assert sentence("what somebody else calls it") == "what somebody else calls it"
+    assert (
+        describe_reason("pattern", pattern="/p/{number}") == "trap suspected: too many addresses are like /p/{number}"
+    )
+    assert describe_reason("status_404") == "the server answered with status 404"
+    assert describe_reason("what somebody else calls it") == "what somebody else calls it"

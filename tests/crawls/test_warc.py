@@ -19,10 +19,9 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
 from tests.crawls.exchanges import BEGAN_AT, exchange
-from weft.crawls.cdxj import merged, places_of, surt
-from weft.crawls.warc import WarcWriter
-from weft.crawls.warc_mending import mend_all
-from weft.fetching.exchange import Exchange
+from weft.crawler.cdxj import locations_of, merge_indexes, surt
+from weft.crawler.warc import WarcWriter, repair_all
+from weft.fetching.model import Exchange
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it warns of parts of itself
@@ -176,8 +175,8 @@ def test_the_index_leads_to_the_record(tmp_path: Path) -> None:
 def test_an_address_is_found_in_an_index(tmp_path: Path) -> None:
     (file,) = written(tmp_path, MANY)
     lines = file.with_name("weft-7-34-2-00000.cdxj").read_bytes()
-    assert [place.status for place in places_of(lines, "http://site.example/moved")] == ["301", "301"]
-    assert places_of(lines, "http://site.example/mov") == []
+    assert [place.status for place in locations_of(lines, "http://site.example/moved")] == ["301", "301"]
+    assert locations_of(lines, "http://site.example/mov") == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ async def test_indexes_are_merged_in_order() -> None:
             yield piece
 
     indexes = [index([b"a 1\n"], [b"c 1\n", b"e 1\n"]), index(), index([b"b 1\n", b"d 1\n"], [])]
-    lines = [line async for line in merged(indexes)]
+    lines = [line async for line in merge_indexes(indexes)]
     assert lines == [b"a 1\n", b"b 1\n", b"c 1\n", b"d 1\n", b"e 1\n"]
 
 
@@ -211,7 +210,7 @@ def test_what_a_dead_process_left_is_cut_after_the_last_whole_record(tmp_path: P
     (left,) = (tmp_path / "34-2" / "warc" / "7").glob("*.open")
     cut = left.read_bytes()[:-lost]
     left.write_bytes(cut)
-    assert mend_all(tmp_path / "34-2") == 1
+    assert repair_all(tmp_path / "34-2") == 1
     (file,) = (tmp_path / "34-2" / "warc" / "7").glob("*.warc.gz")
     assert cut.startswith(file.read_bytes())
     found = [each for each in records(file) if each["type"] == "response"]
@@ -224,7 +223,7 @@ def test_mending_finds_what_the_writer_knew(tmp_path: Path) -> None:
     (file,) = written(tmp_path, MANY)
     known = index(file)
     file.rename(file.with_name(file.name + ".open"))
-    mend_all(tmp_path / "34-2")
+    repair_all(tmp_path / "34-2")
     assert index(file) == known
 
 
@@ -232,7 +231,7 @@ def test_a_file_without_a_whole_record_is_gone_after_mending(tmp_path: Path) -> 
     place = tmp_path / "34-2" / "warc" / "7"
     place.mkdir(parents=True)
     (place / "weft-7-34-2-00000.warc.gz.open").write_bytes(gzip.compress(b"WARC/1.1")[:-3])
-    mend_all(tmp_path / "34-2")
+    repair_all(tmp_path / "34-2")
     assert list(place.iterdir()) == []
 
 
@@ -258,6 +257,6 @@ def test_no_login_and_no_cookie_is_kept_in_a_file_that_others_get(tmp_path: Path
 def test_a_file_ends_where_its_index_would_take_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.crawls.warc.MOST_RECORDS", 3)
+    monkeypatch.setattr("weft.crawler.warc.MOST_RECORDS", 3)
     files = written(tmp_path, [exchange(f"page {number}") for number in range(8)])
     assert [len(index(file)) for file in files] == [3, 3, 2]

@@ -11,12 +11,12 @@ from tests.conftest import SetClock, on_sqlite
 from tests.crawls.steering import SITE, Share, a_crawl
 from weft.app import App
 from weft.clock import SECOND, iso
-from weft.crawl_ports import HostReport, Outcome, Turn
+from weft.crawler.politeness import HostState
+from weft.crawler.robots import RULES, UNREACHABLE, StoredRobots
 from weft.crawls.model import Crawl
-from weft.crawls.politeness import HostState
-from weft.crawls.robots import RULES, UNREACHABLE, KeptRobots
 from weft.errors import Invalid
 from weft.fetching.urls import key_of
+from weft.ports import HostReport, Outcome, Turn
 
 pytestmark = on_sqlite
 
@@ -100,7 +100,7 @@ async def test_a_host_that_is_left_alone_is_told_with_what_went_wrong(
     share = await Share.of(app, crawl)
     await share.turn()
     [host] = share.hosts
-    kept = {"https://site.example": KeptRobots(at=clock.now, found=robots)}
+    kept = {"https://site.example": StoredRobots(at=clock.now, found=robots)}
     state = msgspec.json.encode(HostState(robots=kept, errors=errors)).decode()
     later = clock.now + 60 * SECOND
     outcome = Outcome(key_of(SITE), "queued")
@@ -116,7 +116,7 @@ async def test_the_robots_txt_of_a_host_that_is_known_counts(app: App, clock: Se
     share = await Share.of(app, crawl)
     await share.turn()
     [host] = share.hosts
-    rules = KeptRobots(at=clock.now, found=RULES, text="User-agent: *\nDisallow: /private/\n")
+    rules = StoredRobots(at=clock.now, found=RULES, text="User-agent: *\nDisallow: /private/\n")
     state = msgspec.json.encode(HostState(robots={"https://site.example": rules})).decode()
     await share.turn(Turn(reports=[HostReport(host.host, host.fence, state=state)]))
     assert await asked(app, crawl, f"{SITE}private/a") == "robots.txt does not allow it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import plain_engine
-from weft.db import append_only, schema
+from weft.db import dialect_options, schema
 from weft.db.database import open_database
 from weft.db.migrate import migrate
 
@@ -22,12 +22,12 @@ def test_a_trigger_that_is_gone_or_switched_off_is_named(database_kind: str, bar
     db.close()
     statement, gone = HARM[database_kind]
     with plain_engine(bare_database_url).begin() as connection:
-        assert append_only.missing(connection, schema.audit) == []
+        assert dialect_options.missing(connection, schema.audit) == []
         connection.exec_driver_sql(statement)
-        assert append_only.missing(connection, schema.audit) == gone
+        assert dialect_options.missing(connection, schema.audit) == gone
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_table_that_never_had_triggers_lacks_them_all(database_url: str) -> None:
     with plain_engine(database_url).begin() as connection:
-        assert append_only.missing(connection, schema.runs) == ["runs_no_update", "runs_no_delete"]
+        assert dialect_options.missing(connection, schema.runs) == ["runs_no_update", "runs_no_delete"]

@@ -41,6 +41,14 @@ async def test_a_transaction_that_fails_leaves_nothing(db: Database, other: Data
     assert await db.transact(write(3)) == 3
 
 
+async def test_whether_it_can_be_written_is_tried_and_leaves_nothing(db: Database, other: Database) -> None:
+    await asyncio.gather(*(each.check_writable() for each in (db, other) * 10))
+    assert await db.read(lambda tx: tx.rows(select(schema.cursors))) == []
+    db.close()
+    with pytest.raises(DatabaseDown):
+        await db.check_writable()
+
+
 async def test_one_failure_does_not_harm_those_that_wait_beside_it(db: Database) -> None:
     units = [write_and_fail if number % 3 == 0 else write(number) for number in range(10, 40)]
     outcomes = await asyncio.gather(*map(db.transact, units), return_exceptions=True)

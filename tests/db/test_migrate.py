@@ -97,6 +97,20 @@ def test_an_index_of_what_is_rarely_set_has_no_other_rows(engine: Engine, databa
     assert "runs_ready" in indexes
 
 
+def test_the_id_of_a_deleted_task_is_never_another_s(engine: Engine) -> None:
+    migrate(engine)
+    tasks = schema.tasks
+    row = {"project": "shop", "kind": "noop", "definition": "{}", "paused": False, "revision": 1}
+    with engine.begin() as connection:
+        ids = []
+        for name in ("old", "new"):
+            made = connection.execute(insert(tasks).values(**row, name=name, created_at=1, updated_at=1))
+            assert made.inserted_primary_key is not None
+            ids.append(made.inserted_primary_key[0])
+            connection.execute(tasks.delete())
+    assert ids[1] > ids[0]
+
+
 def test_a_database_that_is_up_to_date_is_left_alone(engine: Engine) -> None:
     migrate(engine)
     before = described(engine)

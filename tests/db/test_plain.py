@@ -9,10 +9,9 @@ from tests.conftest import plain_engine
 from tests.db.acting import event_row
 from tests.db.test_bulk import kept
 from weft.db import schema
-from weft.db.bulk import insert_many, insert_missing_many, update_many
+from weft.db.bulk import Each, insert_many, insert_missing_many, update_many
 from weft.db.database import Database
-from weft.db.each import Each
-from weft.db.plain import Ready
+from weft.db.prepared import Ready
 from weft.errors import DatabaseDown
 
 events = schema.events

@@ -21,7 +21,7 @@ from tests.db.acting import commits_in, event_row, numbers, write
 from tests.waiting import PATIENCE_SECONDS, eventually
 from weft.db import schema
 from weft.db.database import Database, Transaction, open_database
-from weft.errors import DatabaseDown, Invalid
+from weft.errors import DatabaseDown, Misconfigured
 
 FEW = 20
 """Commits that a hundred waiting transactions may need: a slow machine cuts a joint commit short in time."""
@@ -180,7 +180,7 @@ async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_refused_with_its_reason(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="Is a directory"):
+    with pytest.raises(Misconfigured, match="Is a directory"):
         open_database(f"sqlite:///{tmp_path}")
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.runs.acting import Hand, new_run
 from weft.app import App
+from weft.db.batching import MOST_TOGETHER, Batched
 from weft.db.database import Transaction
-from weft.db.together import MOST_TOGETHER, Together
 from weft.errors import Conflict, DatabaseDown
 
 
@@ -20,7 +20,7 @@ class Calls:
 
     def __init__(self, app: App) -> None:
         self.batches: list[list[int]] = []
-        self.double = Together(app.db, self._work, lambda number: 1 if number < MOST_TOGETHER else number)
+        self.double = Batched(app.db, self._work, lambda number: 1 if number < MOST_TOGETHER else number)
 
     def _work(self, tx: Transaction, numbers: Sequence[int]) -> list[int]:
         self.batches.append(list(numbers))
@@ -94,5 +94,5 @@ async def test_those_that_are_made_alone_do_not_wait_for_one_another(app: App) -
             meeting.wait()
         return numbers
 
-    alone = Together(app.db, work)
+    alone = Batched(app.db, work)
     assert await asyncio.gather(*map(alone, range(3))) == [0, 1, 2]

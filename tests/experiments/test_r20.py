@@ -4,7 +4,7 @@ import pytest
 
 from experiments import r20
 from experiments.limited import Arrival
-from weft.crawl_ports import Rate
+from weft.ports import Rate
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,9 +9,9 @@ import sys
 from collections import Counter
 
 from tests.fetching.raw_server import page
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 ADDRESSES = [
     *("10.1.2.3", "100.64.1.1", "100.100.100.200", "169.254.169.254", "172.16.1.1", "192.0.0.192", "192.168.1.1"),
@@ -79,9 +79,9 @@ async def reach(guard: Guard, ways: int) -> Counter[str]:
     for address in (*ADDRESSES, *BY_THEMSELVES):
         for url in urls(address)[:ways]:
             try:
-                await egress.fetch_following(Ask(url=url, deadline_seconds=5), redirects=3)
+                await egress.fetch_following(FetchRequest(url=url, deadline_seconds=5), redirects=3)
                 kinds["answered"] += 1
-            except NoAnswer as problem:
+            except FetchError as problem:
                 kinds[problem.kind] += 1
     await egress.close()
     return kinds

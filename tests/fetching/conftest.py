@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
 
 HERE = ("127.0.0.0/8",)

@@ -8,14 +8,13 @@ import pytest
 
 from tests import servers
 from tests.conftest import SetClock, on_sqlite, running
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.app import App
 from weft.clock import SECOND
-from weft.fetching.detours import Detours, PutOff
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
-from weft.fetching.proxy_turns import ProxyTurn, ProxyTurned
-from weft.fetching.ways import Ways
+from weft.fetching.model import FetchError, FetchRequest
+from weft.proxies.client import FetchPostponed, ProxiedEgress, ProxyRouter
+from weft.proxies.model import ProxyTurn, ProxyTurnReply
 
 pytestmark = on_sqlite
 PROJECT, PLAN = "shop", "ways"
@@ -59,11 +58,11 @@ class Crawl:
 
     def __init__(self, app: App, clock: SetClock, site: Site) -> None:
         self._url = f"http://127.0.0.1:{site.port}/"
-        self.ways = Ways(PLAN, self._ask, lambda: clock.now / SECOND)
+        self.ways = ProxyRouter(PLAN, self._ask, lambda: clock.now / SECOND)
         self._app = app
-        self.detours = Detours(Egress(Guard(["127.0.0.0/8"]), user_agent="test"), self.ways, self._hang_up)
+        self.detours = ProxiedEgress(Egress(Guard(["127.0.0.0/8"]), user_agent="test"), self.ways, self._hang_up)
 
-    async def _ask(self, turn: ProxyTurn) -> ProxyTurned:
+    async def _ask(self, turn: ProxyTurn) -> ProxyTurnReply:
         return await self._app.proxies.turn(PROJECT, turn)
 
     async def _hang_up(self) -> None: ...
@@ -71,11 +70,11 @@ class Crawl:
     async def fetch(self) -> int | str:
         """The status, or why there is none; then the control plane knows of it."""
         try:
-            return (await self.detours.fetch(Ask(url=self._url))).status
-        except NoAnswer as problem:
+            return (await self.detours.fetch(FetchRequest(url=self._url))).status
+        except FetchError as problem:
             return problem.kind
         finally:
-            await self.ways.tell_all()
+            await self.ways.flush()
 
 
 async def set_up(app: App, proxy: servers.Server, **more: object) -> None:
@@ -133,6 +132,6 @@ async def test_a_budget_that_is_used_up_puts_the_site_off(
     await app.proxies.set(PROJECT, PLAN, plan, by="test")
     crawl = Crawl(app, clock, site)
     assert [await crawl.fetch() for _ in range(5)] == ["blocked", "blocked", 200, 200, "site_paused"]
-    with pytest.raises(PutOff, match=r"the budget of the day, 0\.5, is used up"):
-        await crawl.detours.fetch(Ask(url=f"http://127.0.0.1:{site.port}/"))
+    with pytest.raises(FetchPostponed, match=r"the budget of the day, 0\.5, is used up"):
+        await crawl.detours.fetch(FetchRequest(url=f"http://127.0.0.1:{site.port}/"))
     await crawl.detours.close()

@@ -12,11 +12,10 @@ import pytest
 from tests.fetching.conftest import HERE
 from tests.fetching.raw_server import Close, RawServer, Reset, page
 from tests.waiting import eventually
-from weft.addresses import Guard
-from weft.fetching import conditions
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
-from weft.fetching.incoming import Incoming
+from weft.fetching.model import FetchError, FetchRequest, cache_validators, conditional_headers
+from weft.fetching.transfer import ResponseReader
 
 TEXT = b"<title>weft</title>" * 500
 
@@ -24,7 +23,7 @@ TEXT = b"<title>weft</title>" * 500
 async def test_an_exchange_is_what_was_sent_and_what_came(egress: Egress) -> None:
     answer = b"HTTP/1.1 200 Fine\r\nContent-Type: text/html\r\nX-Mixed-Case: Kept\r\nContent-Length: 2\r\n\r\nhi"
     async with RawServer({"/a?b=1": answer}) as server:
-        exchange = await egress.fetch(Ask(url=server.url("/a?b=1"), headers=(("X-Mine", "yes"),)))
+        exchange = await egress.fetch(FetchRequest(url=server.url("/a?b=1"), headers=(("X-Mine", "yes"),)))
         assert server.requests == [exchange.request]
     assert exchange.status == 200
     assert exchange.head == answer[:-2]
@@ -67,7 +66,7 @@ async def test_an_exchange_is_what_was_sent_and_what_came(egress: Egress) -> Non
 )
 async def test_a_body_is_kept_as_it_came_and_decompressed(egress: Egress, encoding: bytes, raw: bytes) -> None:
     async with RawServer({"/": page(raw, b"Content-Encoding: " + encoding)}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert (exchange.raw_body, exchange.body) == (raw, TEXT)
 
 
@@ -76,15 +75,15 @@ async def test_a_large_body_is_decompressed_while_it_comes(egress: Egress) -> No
     raw = gzip.compress(text, 1)
     assert len(raw) > 1 << 20
     async with RawServer({"/": page(raw, b"Content-Encoding: gzip")}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert exchange.body == text
 
 
 async def test_chunks_are_put_together(egress: Egress) -> None:
     chunks = b"4;ext=1\r\nwarp\r\n6\r\n, weft\r\n0\r\nX-Trailer: late\r\n\r\n"
     async with RawServer({"/": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
-        assert (await egress.fetch(Ask(url=server.url()))).body == exchange.body == b"warp, weft"
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == exchange.body == b"warp, weft"
         assert server.connections == 1
     assert exchange.header(b"x-trailer") == b""
 
@@ -99,7 +98,7 @@ async def test_a_body_is_whole_however_it_is_cut(egress: Egress, size: int, comp
     )
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + b"Content-Encoding: gzip\r\n" * compressed
     async with RawServer({"/": head + b"\r\n" + chunks + b"0\r\n\r\n"}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert (exchange.raw_body, exchange.body) == (raw, text)
 
 
@@ -110,7 +109,7 @@ async def until_the_end(request: bytes) -> AsyncIterator[bytes]:
 
 async def test_a_body_without_a_length_is_all_that_comes(egress: Egress) -> None:
     async with RawServer({"/": until_the_end}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert (exchange.body, exchange.http) == (b"all that comes", "1.0")
 
 
@@ -118,28 +117,28 @@ async def test_a_body_without_a_length_is_all_that_comes(egress: Egress) -> None
 async def test_an_answer_that_has_no_body_leaves_the_connection_in_order(egress: Egress, status: bytes) -> None:
     nothing = b"HTTP/1.1 %b\r\nContent-Length: 99999999999\r\n\r\n" % status
     async with RawServer({"/none": nothing, "/": page(b"next")}) as server:
-        assert (await egress.fetch(Ask(url=server.url("/none")))).body == b""
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"next"
+        assert (await egress.fetch(FetchRequest(url=server.url("/none")))).body == b""
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"next"
         assert server.connections == 1
 
 
 async def test_head_has_no_body_whatever_its_length_says(egress: Egress) -> None:
     async with RawServer({"/": b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"}) as server:
-        exchange = await egress.fetch(Ask(url=server.url(), method="HEAD"))
+        exchange = await egress.fetch(FetchRequest(url=server.url(), method="HEAD"))
     assert (exchange.status, exchange.body) == (200, b"")
 
 
 async def test_an_answer_may_come_after_a_few_that_are_none(egress: Egress) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
     async with RawServer({"/": early * 3 + page(b"real")}) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert (exchange.status, exchange.body, exchange.header(b"link")) == (200, b"real", b"")
     assert exchange.head.startswith(b"HTTP/1.1 200")
 
 
 async def test_a_body_is_sent(egress: Egress) -> None:
     async with RawServer({"/": page(b"thanks")}) as server:
-        exchange = await egress.fetch(Ask(url=server.url(), method="POST", body=b"weft" * 100_000))
+        exchange = await egress.fetch(FetchRequest(url=server.url(), method="POST", body=b"weft" * 100_000))
         assert server.requests[0].endswith(b"\r\n\r\n" + b"weft" * 100_000)
     assert exchange.sent_bytes == len(exchange.request) + 400_000
 
@@ -147,14 +146,14 @@ async def test_a_body_is_sent(egress: Egress) -> None:
 async def test_one_connection_serves_one_request_after_the_other(egress: Egress) -> None:
     async with RawServer({"/": page(b"page")}) as server:
         for _ in range(20):
-            await egress.fetch(Ask(url=server.url()))
+            await egress.fetch(FetchRequest(url=server.url()))
         assert server.connections == 1
 
 
 async def test_a_host_gets_no_more_connections_than_it_may() -> None:
     egress = Egress(Guard(HERE), user_agent="weft-tests", connections_per_host=3)
     async with RawServer({"/": page(b"page")}) as server:
-        fetched = await asyncio.gather(*(egress.fetch(Ask(url=server.url())) for _ in range(30)))
+        fetched = await asyncio.gather(*(egress.fetch(FetchRequest(url=server.url())) for _ in range(30)))
         assert {each.status for each in fetched} == {200}
         assert server.connections <= 3
         await egress.close()
@@ -173,30 +172,32 @@ async def test_idle_connections_make_room_for_other_hosts(limit: str) -> None:
     egress = Egress(Guard(HERE), user_agent="weft-tests", resolver=Loopback(), **{limit: 3})  # type: ignore[arg-type]
     async with RawServer({"/": page(b"page")}) as server:
         for number in range(10):
-            assert (await egress.fetch(Ask(url=f"http://host{number}.example:{server.port}/"))).body == b"page"
+            assert (await egress.fetch(FetchRequest(url=f"http://host{number}.example:{server.port}/"))).body == b"page"
         await eventually(lambda: server.open == egress.connections == 3)
-        await egress.fetch(Ask(url=f"http://host9.example:{server.port}/"))
+        await egress.fetch(FetchRequest(url=f"http://host9.example:{server.port}/"))
         assert server.connections == 10, "those that were used last are kept"
-        await asyncio.gather(*(egress.fetch(Ask(url=f"http://host{n}.example:{server.port}/")) for n in range(20)))
+        await asyncio.gather(
+            *(egress.fetch(FetchRequest(url=f"http://host{n}.example:{server.port}/")) for n in range(20))
+        )
         await eventually(lambda: server.open == egress.connections == 3)
     await egress.close()
 
 
 async def test_an_idle_connection_keeps_nothing_of_what_it_brought(egress: Egress) -> None:
     async with RawServer({"/": page(gzip.compress(TEXT), b"Content-Encoding: gzip")}) as server:
-        await egress.fetch(Ask(url=server.url()))
+        await egress.fetch(FetchRequest(url=server.url()))
         assert egress.connections == 1
         await asyncio.sleep(0)  # until then this task is being woken by the answer
         gc.collect()
-        assert [each for each in gc.get_objects() if isinstance(each, Incoming)] == []
+        assert [each for each in gc.get_objects() if isinstance(each, ResponseReader)] == []
 
 
 async def test_a_connection_that_nobody_wants_ends() -> None:
     egress = Egress(Guard(HERE), user_agent="weft-tests", idle_seconds=0.05)
     async with RawServer({"/": page(b"page")}) as server:
-        await egress.fetch(Ask(url=server.url()))
+        await egress.fetch(FetchRequest(url=server.url()))
         await eventually(lambda: server.open == 0)
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"page"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"page"
     await egress.close()
 
 
@@ -217,24 +218,24 @@ def dying_after_the_first(how: type[Exception]) -> RawServer:
 @pytest.mark.parametrize("how", [Close, Reset])
 async def test_a_request_is_sent_again_where_a_kept_connection_had_died(egress: Egress, how: type[Exception]) -> None:
     async with dying_after_the_first(how) as server:
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"page"
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"page"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"page"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"page"
         assert server.connections == 2
 
 
 async def test_what_may_not_happen_twice_is_not_sent_again(egress: Egress) -> None:
     async with dying_after_the_first(Close) as server:
-        await egress.fetch(Ask(url=server.url()))
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=server.url(), method="POST", body=b"pay"))
+        await egress.fetch(FetchRequest(url=server.url()))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=server.url(), method="POST", body=b"pay"))
         assert len(server.requests) == 2
     assert caught.value.kind == "cut"
 
 
 async def test_words_that_nobody_asked_for_answer_no_later_request(egress: Egress) -> None:
     async with RawServer({"/": page(b"first") + page(b"poison"), "/next": page(b"next")}) as server:
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"first"
-        assert (await egress.fetch(Ask(url=server.url("/next")))).body == b"next"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"first"
+        assert (await egress.fetch(FetchRequest(url=server.url("/next")))).body == b"next"
 
 
 async def test_who_gives_up_ends_the_connection(egress: Egress) -> None:
@@ -245,7 +246,7 @@ async def test_who_gives_up_ends_the_connection(egress: Egress) -> None:
             yield b"x"
 
     async with RawServer({"/": never}) as server:
-        fetching = asyncio.create_task(egress.fetch(Ask(url=server.url())))
+        fetching = asyncio.create_task(egress.fetch(FetchRequest(url=server.url())))
         await eventually(lambda: server.requests)
         fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -255,7 +256,7 @@ async def test_who_gives_up_ends_the_connection(egress: Egress) -> None:
 
 async def test_a_body_goes_to_a_file(egress: Egress, tmp_path: Path) -> None:
     async with RawServer({"/": page(gzip.compress(TEXT), b"Content-Encoding: gzip")}) as server:
-        exchange = await egress.fetch_to(Ask(url=server.url()), tmp_path / "body")
+        exchange = await egress.fetch_to(FetchRequest(url=server.url()), tmp_path / "body")
     assert (exchange.status, exchange.body) == (200, b"")
     assert (tmp_path / "body").read_bytes() == TEXT
 
@@ -266,8 +267,8 @@ async def test_half_a_body_leaves_no_file(egress: Egress, tmp_path: Path) -> Non
         raise Close
 
     async with RawServer({"/": half}) as server:
-        with pytest.raises(NoAnswer):
-            await egress.fetch_to(Ask(url=server.url()), tmp_path / "body")
+        with pytest.raises(FetchError):
+            await egress.fetch_to(FetchRequest(url=server.url()), tmp_path / "body")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -276,16 +277,16 @@ async def test_the_begin_of_a_body_may_suffice(egress: Egress, compressed: bool)
     text = bytes(range(256)) * 1000
     answer = page(gzip.compress(text), b"Content-Encoding: gzip") if compressed else page(text)
     async with RawServer({"/": answer}) as server:
-        exchange = await egress.fetch(Ask(url=server.url(), largest_body=10_000, begin_suffices=True))
+        exchange = await egress.fetch(FetchRequest(url=server.url(), largest_body=10_000, begin_suffices=True))
     assert (exchange.status, exchange.body) == (200, text[:10_000])
 
 
 async def test_redirects_are_followed_to_the_end(egress: Egress) -> None:
     answers = {f"/{hop}": page(b"", b"Location: /%d#part" % (hop + 1), status=b"302 Found") for hop in range(3)}
     async with RawServer(answers | {"/3": page(b"there")}) as server:
-        exchanges = await egress.fetch_following(Ask(url=server.url("/0")), redirects=3)
+        exchanges = await egress.fetch_following(FetchRequest(url=server.url("/0")), redirects=3)
         assert [each.url for each in exchanges] == [server.url(f"/{hop}") for hop in range(4)]
-        few = await egress.fetch_following(Ask(url=server.url("/0")), redirects=1)
+        few = await egress.fetch_following(FetchRequest(url=server.url("/0")), redirects=1)
     assert exchanges[-1].body == b"there"
     assert [each.status for each in few] == [302, 302]
 
@@ -295,7 +296,7 @@ async def test_secrets_do_not_follow_a_redirect_to_another_server(egress: Egress
     async with RawServer({"/": page(b"there")}) as other:
         answer = page(b"", b"Location: " + other.url().encode(), status=b"307 Temporary Redirect")
         async with RawServer({"/": answer}) as server:
-            await egress.fetch_following(Ask(url=server.url(), headers=secret), redirects=1)
+            await egress.fetch_following(FetchRequest(url=server.url(), headers=secret), redirects=1)
     assert b"secret" not in other.requests[0].lower()
     assert b"authorization" not in other.requests[0].lower()
     assert b"cookie" not in other.requests[0].lower()
@@ -304,15 +305,15 @@ async def test_secrets_do_not_follow_a_redirect_to_another_server(egress: Egress
 
 @pytest.mark.parametrize("header", [("X-A", "b\r\nX-C: d"), ("X A", "b"), ("Host", "other"), ("Content-Length", "5")])
 async def test_a_header_cannot_say_more_than_one_thing(egress: Egress, header: tuple[str, str]) -> None:
-    with pytest.raises(NoAnswer, match="header"):
-        await egress.fetch(Ask(url="http://127.0.0.1:1/", headers=(header,)))
+    with pytest.raises(FetchError, match="header"):
+        await egress.fetch(FetchRequest(url="http://127.0.0.1:1/", headers=(header,)))
 
 
 async def test_nobody_there_is_told_as_such(egress: Egress) -> None:
     async with RawServer({}) as server:
         url = server.url()
-    with pytest.raises(NoAnswer) as caught:
-        await egress.fetch(Ask(url=url))
+    with pytest.raises(FetchError) as caught:
+        await egress.fetch(FetchRequest(url=url))
     assert caught.value.kind == "connect"
 
 
@@ -322,6 +323,6 @@ async def test_a_page_that_is_as_it_was_is_not_sent_again(egress: Egress) -> Non
         yield b"HTTP/1.1 304 Not Modified\r\n\r\n" if known else page(b"page", b'ETag: "v1"')
 
     async with RawServer({"/": unchanged}) as server:
-        first = await egress.fetch(Ask(url=server.url()))
-        again = Ask(url=server.url(), headers=conditions.headers(*conditions.validators(first)))
+        first = await egress.fetch(FetchRequest(url=server.url()))
+        again = FetchRequest(url=server.url(), headers=conditional_headers(*cache_validators(first)))
         assert (await egress.fetch(again)).status == 304

@@ -11,9 +11,9 @@ import pytest
 from tests.fetching import hostile
 from tests.fetching.hostile import BEHAVIOURS
 from tests.fetching.raw_server import RawServer, page
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 LARGEST = 4 << 20
 SOON, LATE = 0.3, 60.0
@@ -25,8 +25,8 @@ MOST_MEGABYTES = 60
 async def test_a_hostile_answer_ends_with_its_reason(egress: Egress, path: str, kind: str) -> None:
     async with RawServer(hostile.ANSWERS) as server:
         deadline = SOON if kind == "deadline" else LATE
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=server.url(path), deadline_seconds=deadline, largest_body=LARGEST))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=server.url(path), deadline_seconds=deadline, largest_body=LARGEST))
     assert caught.value.kind == kind, str(caught.value)
 
 
@@ -34,9 +34,11 @@ async def test_a_connection_is_as_good_as_new_after_each_hostile_answer(egress: 
     async with RawServer(hostile.ANSWERS | {"/good": page(b"good")}) as server:
         for path, (_, kind) in BEHAVIOURS.items():
             if kind != "deadline":
-                with pytest.raises(NoAnswer):
-                    await egress.fetch(Ask(url=server.url(path), deadline_seconds=LATE, largest_body=LARGEST))
-                assert (await egress.fetch(Ask(url=server.url("/good"), deadline_seconds=LATE))).body == b"good", path
+                with pytest.raises(FetchError):
+                    await egress.fetch(FetchRequest(url=server.url(path), deadline_seconds=LATE, largest_body=LARGEST))
+                assert (
+                    await egress.fetch(FetchRequest(url=server.url("/good"), deadline_seconds=LATE))
+                ).body == b"good", path
 
 
 async def test_a_handshake_that_never_comes_ends_by_the_deadline(egress: Egress) -> None:
@@ -46,8 +48,8 @@ async def test_a_handshake_that_never_comes_ends_by_the_deadline(egress: Egress)
 
     async with await asyncio.start_server(stay_silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=f"https://127.0.0.1:{port}/", deadline_seconds=SOON))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=f"https://127.0.0.1:{port}/", deadline_seconds=SOON))
     assert caught.value.kind == "deadline"
 
 
@@ -55,8 +57,8 @@ async def test_a_handshake_that_never_comes_ends_by_the_deadline(egress: Egress)
 async def test_a_redirect_leads_to_the_web_or_nowhere(egress: Egress, target: str) -> None:
     answer = page(b"", b"Location: " + target.encode(), status=b"302 Found")
     async with RawServer({"/": answer}) as server:
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch_following(Ask(url=server.url(), deadline_seconds=LATE), redirects=5)
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch_following(FetchRequest(url=server.url(), deadline_seconds=LATE), redirects=5)
     assert caught.value.kind == "url"
 
 
@@ -66,30 +68,30 @@ async def test_a_redirect_to_a_closed_address_is_not_followed(target: str) -> No
     async with RawServer({}) as server:
         answer = page(b"", f"Location: http://{target}:{server.port}/".encode(), status=b"302 Found")
         server._answers["/"] = answer  # type: ignore[index]
-        with pytest.raises(NoAnswer) as caught:
-            await one_host.fetch_following(Ask(url=server.url(), deadline_seconds=LATE), redirects=5)
+        with pytest.raises(FetchError) as caught:
+            await one_host.fetch_following(FetchRequest(url=server.url(), deadline_seconds=LATE), redirects=5)
         assert (caught.value.kind, server.connections) == ("refused_address", 1)
     await one_host.close()
 
 
 MEETING_ALL = """
 import asyncio, json, sys
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 def peak():
     return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1000
 
 async def main(base, paths):
     egress = Egress(Guard(["127.0.0.0/8"]), user_agent="weft-tests")
-    await egress.fetch(Ask(url=base + "/good"))
+    await egress.fetch(FetchRequest(url=base + "/good"))
     before = peak()
     kinds = {}
     for path, deadline in paths.items():
         try:
-            await egress.fetch(Ask(url=base + path, deadline_seconds=deadline, largest_body=4 << 20))
-        except NoAnswer as problem:
+            await egress.fetch(FetchRequest(url=base + path, deadline_seconds=deadline, largest_body=4 << 20))
+        except FetchError as problem:
             kinds[path] = problem.kind
     await egress.close()
     print(json.dumps({"grown": peak() - before, "kinds": kinds}))

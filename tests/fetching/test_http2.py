@@ -15,9 +15,9 @@ from tests.fetching.hostile import bomb
 from tests.fetching.raw_server import RawServer, page
 from tests.servers.certificate import self_signed
 from tests.waiting import eventually
-from weft.addresses import Guard
+from weft.address_guard import Guard
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_an_exchange_over_http2_reads_as_one_over_http1(egress: Egress, tm
         speaker.answer(stream, raw, ("content-encoding", "gzip"), ("set-cookie", "a=1"), ("set-cookie", "b=2"))
 
     async with H2Server(tmp_path, {"/p?q=1": answer}) as server:
-        exchange = await egress.fetch(Ask(url=server.url("/p?q=1"), headers=(("X-Mine", "yes"),)))
+        exchange = await egress.fetch(FetchRequest(url=server.url("/p?q=1"), headers=(("X-Mine", "yes"),)))
     assert (exchange.status, exchange.http, exchange.body) == (200, "2", b"page" * 1000)
     assert exchange.raw_body == raw
     assert exchange.headers[1:] == [(b"set-cookie", b"a=1"), (b"set-cookie", b"b=2")]
@@ -49,7 +49,7 @@ async def test_an_exchange_over_http2_reads_as_one_over_http1(egress: Egress, tm
 
 async def test_many_requests_share_one_connection(egress: Egress, tmp_path: Path) -> None:
     async with H2Server(tmp_path, {"/": good}) as server:
-        exchanges = await asyncio.gather(*(egress.fetch(Ask(url=server.url())) for _ in range(150)))
+        exchanges = await asyncio.gather(*(egress.fetch(FetchRequest(url=server.url())) for _ in range(150)))
         assert {each.body for each in exchanges} == {b"good"}
         assert len(server.speakers) == 1
 
@@ -57,13 +57,13 @@ async def test_many_requests_share_one_connection(egress: Egress, tmp_path: Path
 async def test_a_large_body_comes_whole(egress: Egress, tmp_path: Path) -> None:
     body = bytes(range(256)) * 20_000
     async with H2Server(tmp_path, {"/": lambda speaker, stream: speaker.answer(stream, body)}) as server:
-        exchanges = await asyncio.gather(*(egress.fetch(Ask(url=server.url())) for _ in range(3)))
+        exchanges = await asyncio.gather(*(egress.fetch(FetchRequest(url=server.url())) for _ in range(3)))
     assert all(each.body == body for each in exchanges)
 
 
 async def test_a_large_body_is_sent(egress: Egress, tmp_path: Path) -> None:
     async with H2Server(tmp_path, {"/": good}) as server:
-        exchange = await egress.fetch(Ask(url=server.url(), method="POST", body=b"x" * 300_000))
+        exchange = await egress.fetch(FetchRequest(url=server.url(), method="POST", body=b"x" * 300_000))
     assert exchange.body == b"good"
 
 
@@ -144,10 +144,10 @@ async def test_a_hostile_answer_over_http2_ends_with_its_reason(
 ) -> None:
     async with H2Server(tmp_path, {"/": behaviour, "/good": good}) as server:
         deadline = 0.3 if kind == "deadline" else 60.0
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=server.url(), deadline_seconds=deadline, largest_body=4 << 20))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=server.url(), deadline_seconds=deadline, largest_body=4 << 20))
         assert caught.value.kind == kind, str(caught.value)
-        assert (await egress.fetch(Ask(url=server.url("/good")))).body == b"good"
+        assert (await egress.fetch(FetchRequest(url=server.url("/good")))).body == b"good"
 
 
 def refused_once() -> Callable[[Speaker, int], None]:
@@ -181,20 +181,20 @@ async def test_a_request_that_the_server_did_not_take_is_sent_again(
     egress: Egress, tmp_path: Path, make: Callable[[], Callable[[Speaker, int], None]]
 ) -> None:
     async with H2Server(tmp_path, {"/": make()}) as server:
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"good"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"good"
         assert server.requests == ["/", "/"]
 
 
 async def test_who_gives_up_ends_the_stream_and_leaves_the_others(egress: Egress, tmp_path: Path) -> None:
     async with H2Server(tmp_path, {"/": good, "/silence": silence}) as server:
-        await egress.fetch(Ask(url=server.url()))
-        waiting = asyncio.create_task(egress.fetch(Ask(url=server.url("/silence"))))
+        await egress.fetch(FetchRequest(url=server.url()))
+        waiting = asyncio.create_task(egress.fetch(FetchRequest(url=server.url("/silence"))))
         await eventually(lambda: "/silence" in server.requests)
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"good"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"good"
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (await egress.fetch(Ask(url=server.url()))).body == b"good"
+        assert (await egress.fetch(FetchRequest(url=server.url()))).body == b"good"
         assert len(server.speakers) == 1
 
 
@@ -204,6 +204,6 @@ async def test_http2_is_spoken_only_where_it_is_wanted(tmp_path: Path) -> None:
     context.set_alpn_protocols(["h2", "http/1.1"])
     egress = Egress(Guard(HERE), user_agent="weft-tests", verify_tls=False, http2=False)
     async with RawServer({"/": page(b"older")}, context) as server:
-        exchange = await egress.fetch(Ask(url=server.url()))
+        exchange = await egress.fetch(FetchRequest(url=server.url()))
     assert (exchange.body, exchange.http) == (b"older", "1.1")
     await egress.close()

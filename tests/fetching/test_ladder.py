@@ -6,57 +6,71 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from weft.clock import SECOND
-from weft.fetching import exits, ladder
-from weft.fetching.exchange import Exchange, NoAnswer
-from weft.fetching.exits import Health, Rota
-from weft.fetching.ladder import COOL_DOWN, LONGEST_COOL_DOWN, Standing, Told
-from weft.fetching.proxy_plan import VERDICTS, PlannedExit, Rule, Verdict, cost_of
-from weft.fetching.verdicts import verdict_of, verdict_of_silence
+from weft.fetching.model import Exchange, FetchError
+from weft.proxies import escalation, exits
+from weft.proxies.escalation import COOL_DOWN, LONGEST_COOL_DOWN, SiteOutcome, SiteState, verdict_of, verdict_of_error
+from weft.proxies.exits import ExitHealth, ExitRotation
+from weft.proxies.model import VERDICTS, PlannedExit, Verdict, VerdictRule, cost_of
 
 TOP = 3
 MINUTE = 60 * SECOND
 
 
-def go(standing: Standing, *tolds: tuple[Verdict, int, int]) -> Standing:
+def go(standing: SiteState, *tolds: tuple[Verdict, int, int]) -> SiteState:
     """What becomes of a site; each is a verdict, the rung it came by and the minute."""
     for verdict, rung, minute in tolds:
-        standing = ladder.after(standing, Told(verdict=verdict, rung=rung, at=minute * MINUTE), TOP, 0.5)
+        standing = escalation.next_state(
+            standing, SiteOutcome(verdict=verdict, rung=rung, at=minute * MINUTE), TOP, 0.5
+        )
     return standing
 
 
 def test_three_soft_blocks_within_ten_minutes_move_a_site_and_spread_ones_do_not() -> None:
     close: list[tuple[Verdict, int, int]] = [("soft_block", 0, minute) for minute in (0, 4, 9)]
     spread: list[tuple[Verdict, int, int]] = [("soft_block", 0, minute) for minute in (0, 6, 12, 18)]
-    assert go(Standing(), *close).rung == 1
-    assert go(Standing(), *spread).rung == 0
+    assert go(SiteState(), *close).rung == 1
+    assert go(SiteState(), *spread).rung == 0
 
 
 @pytest.mark.parametrize("verdict", ["ok", "empty", "proxy_error", "origin_error"])
 def test_what_is_no_block_moves_no_site(verdict: Verdict) -> None:
-    assert go(Standing(), *[(verdict, 0, 0)] * 20) == Standing()
+    assert go(SiteState(), *[(verdict, 0, 0)] * 20) == SiteState()
 
 
 def test_bad_probes_double_the_cool_down_up_to_six_hours() -> None:
-    standing = go(Standing(), ("hard_block", 0, 0), ("hard_block", 0, 0))
+    standing = go(SiteState(), ("hard_block", 0, 0), ("hard_block", 0, 0))
     assert standing.probe_at == COOL_DOWN
     for _ in range(8):
         standing = go(standing, ("hard_block", 0, 0))
     assert (standing.rung, standing.cool_down) == (1, LONGEST_COOL_DOWN)
 
 
+def test_a_clock_that_is_set_back_lets_neither_a_site_nor_an_exit_wait_longer() -> None:
+    ahead = 10_000 * MINUTE
+    standing = escalation.next_state(
+        SiteState(rung=1, cool_down=2 * COOL_DOWN), SiteOutcome(verdict="ok", rung=0, at=ahead), TOP, 1.0
+    )
+    assert escalation.with_probe(standing, ahead) is None
+    assert escalation.with_probe(standing, 60 * MINUTE) is not None
+    ill = exits.next_health(ExitHealth(success=0.0, quarantine=60 * SECOND), False, 0.0, ahead)
+    assert [ill.is_well(at) for at in (ahead, ill.until, 60 * MINUTE)] == [False, True, True]
+    old = SiteState(blocks=((ahead, 1.0), (ahead, 1.0)))
+    assert go(old, ("soft_block", 0, 60)).rung == 0
+
+
 def test_a_bad_probe_ends_a_row_of_good_ones() -> None:
-    up = Standing(rung=1)
+    up = SiteState(rung=1)
     assert go(up, ("ok", 0, 0), ("ok", 0, 11), ("soft_block", 0, 22), ("ok", 0, 60)).rung == 1
     assert go(up, ("ok", 0, 0), ("ok", 0, 11), ("origin_error", 0, 22), ("ok", 0, 33)).rung == 0
 
 
 def test_a_late_answer_by_a_rung_that_the_site_has_left_moves_nothing() -> None:
-    assert go(Standing(rung=1), ("hard_block", 2, 0), ("hard_block", 2, 0)).rung == 1
+    assert go(SiteState(rung=1), ("hard_block", 2, 0), ("hard_block", 2, 0)).rung == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from(VERDICTS), st.integers(0, TOP), st.integers(0, 3)), max_size=60))
 def test_a_site_never_leaves_the_ladder_and_never_skips_a_rung(steps: list[tuple[Verdict, int, int]]) -> None:
-    standing, minute = Standing(), 0
+    standing, minute = SiteState(), 0
     for verdict, rung, more in steps:
         minute += more
         after = go(standing, (verdict, rung, minute))
@@ -70,15 +84,15 @@ def planned(name: str, **more: object) -> PlannedExit:
 
 
 def test_exits_are_used_by_their_weight_and_those_that_are_ill_or_full_are_not() -> None:
-    rota, able = Rota(), [planned("a", weight=3.0), planned("b"), planned("ill"), planned("full", at_once=1)]
+    rota, able = ExitRotation(), [planned("a", weight=3.0), planned("b"), planned("ill"), planned("full", at_once=1)]
     rota.under_way["full"] = 1
-    picked = [rota.pick(able, {"ill": Health(until=10)}, "", 0) for _ in range(8)]
+    picked = [rota.pick(able, {"ill": ExitHealth(until=10)}, "", 0) for _ in range(8)]
     assert sorted(each.name for each in picked if each) == ["a"] * 6 + ["b"] * 2
-    assert rota.pick([planned("ill")], {"ill": Health(until=10)}, "", 0) is None
+    assert rota.pick([planned("ill")], {"ill": ExitHealth(until=10)}, "", 0) is None
 
 
 def test_a_session_keeps_its_exit_until_its_time_is_over() -> None:
-    rota, able = Rota(), [planned(name, sticky_seconds=60.0) for name in "ab"]
+    rota, able = ExitRotation(), [planned(name, sticky_seconds=60.0) for name in "ab"]
     first = rota.pick(able, {}, "s", 0)
     assert first is not None
     kept = [rota.pick(able, {}, "s", at * SECOND) for at in (10, 59)]
@@ -89,16 +103,16 @@ def test_a_session_keeps_its_exit_until_its_time_is_over() -> None:
 
 
 def test_an_exit_that_fails_rests_for_longer_each_time_and_forgets_when_it_works() -> None:
-    health, rests = Health(), []
+    health, rests = ExitHealth(), []
     at = 0
     for _ in range(3):
         while health.is_well(at):
-            health = exits.after(health, False, 0.0, at)
+            health = exits.next_health(health, False, 0.0, at)
         rests.append((health.until - at) / SECOND)
         at = health.until
     assert rests == [30, 60, 120]
     for _ in range(10):
-        health = exits.after(health, True, 0.1, at)
+        health = exits.next_health(health, True, 0.1, at)
     assert health.quarantine == 0
 
 
@@ -133,16 +147,16 @@ def test_an_answer_is_taken_for_what_it_is(answer: Exchange, verdict: str) -> No
 def test_rules_of_a_plan_come_first_and_what_has_records_is_no_block() -> None:
     page = exchange(200, b"<title>Access denied</title> price 7")
     assert verdict_of(page) == "soft_block"
-    assert verdict_of(page, [Rule(verdict="ok", body="price")]) == "ok"
+    assert verdict_of(page, [VerdictRule(verdict="ok", body="price")]) == "ok"
     assert verdict_of(page, records=3) == "ok"
-    assert verdict_of(exchange(200), [Rule(verdict="empty", shorter_than=5)]) == "empty"
+    assert verdict_of(exchange(200), [VerdictRule(verdict="empty", shorter_than=5)]) == "empty"
 
 
 def test_silence_is_held_against_the_proxy_only_where_it_is_the_proxys() -> None:
-    assert verdict_of_silence(NoAnswer("proxy", ""), True) == "proxy_error"
-    assert verdict_of_silence(NoAnswer("connect", ""), False) == "origin_error"
-    assert verdict_of_silence(NoAnswer("deadline", ""), True) == "origin_error"
-    assert verdict_of_silence(NoAnswer("refused_address", ""), True) is None
+    assert verdict_of_error(FetchError("proxy", ""), True) == "proxy_error"
+    assert verdict_of_error(FetchError("connect", ""), False) == "origin_error"
+    assert verdict_of_error(FetchError("deadline", ""), True) == "origin_error"
+    assert verdict_of_error(FetchError("refused_address", ""), True) is None
 
 
 def test_a_request_costs_by_its_bytes_and_by_itself() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import eventually
-from weft.fetching import names
-from weft.fetching.names import SystemResolver
+from weft.fetching import resolving
+from weft.fetching.resolving import SystemResolver
 
 
 async def test_this_machine_knows_itself() -> None:
@@ -32,7 +32,7 @@ async def test_dead_names_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> 
         return look_up("127.0.0.1", *values, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    monkeypatch.setattr(names, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(resolving, "IDLE_SECONDS", 0.05)
     resolver = SystemResolver()
     dead = [asyncio.create_task(resolver.resolve(f"dead{number}", 80)) for number in range(20)]
     assert await resolver.resolve("alive", 80) == ["127.0.0.1"]

@@ -10,10 +10,10 @@ import pytest
 from tests.cases import for_each
 from tests.fetching.conftest import HERE
 from tests.fetching.raw_server import RawServer, page
-from weft.addresses import Guard
-from weft.crawls.trouble import without_answer
+from weft.address_guard import Guard
+from weft.crawler.reasons import error_problem
 from weft.fetching.egress import Egress
-from weft.fetching.exchange import Ask, NoAnswer
+from weft.fetching.model import FetchError, FetchRequest
 
 
 class Names:
@@ -61,22 +61,22 @@ class Names:
     ],
 )
 async def test_an_address_that_can_be_misread_is_not_fetched(egress: Egress, url: str) -> None:
-    with pytest.raises(NoAnswer) as caught:
-        await egress.fetch(Ask(url=url, deadline_seconds=5))
+    with pytest.raises(FetchError) as caught:
+        await egress.fetch(FetchRequest(url=url, deadline_seconds=5))
     assert caught.value.kind == "url", str(caught.value)
 
 
 async def test_a_password_in_an_address_is_not_told(egress: Egress) -> None:
-    with pytest.raises(NoAnswer) as caught:
-        await egress.fetch(Ask(url="http://user:s3cret@weft.example/"))
+    with pytest.raises(FetchError) as caught:
+        await egress.fetch(FetchRequest(url="http://user:s3cret@weft.example/"))
     assert "s3cret" not in str(caught.value)
 
 
 async def test_one_closed_address_closes_a_name() -> None:
     async with RawServer({"/": page(b"here")}) as server:
         egress = Egress(Guard(["127.0.0.1/32"]), user_agent="t", resolver=Names(mixed=[["127.0.0.1", "127.0.0.2"]]))
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=f"http://mixed.example:{server.port}/"))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=f"http://mixed.example:{server.port}/"))
         assert (caught.value.kind, server.connections) == ("refused_address", 0)
     assert "127.0.0.2" in str(caught.value)
     assert "mixed.example" in str(caught.value)
@@ -87,7 +87,7 @@ async def test_a_name_is_looked_up_once_so_that_it_cannot_change_between_check_a
     names = Names(rebinding=[["127.0.0.1"], ["127.0.0.2"]])
     async with RawServer({"/": page(b"here")}) as server:
         egress = Egress(Guard(["127.0.0.1/32"]), user_agent="t", resolver=names)
-        exchange = await egress.fetch(Ask(url=f"http://rebinding.example:{server.port}/"))
+        exchange = await egress.fetch(FetchRequest(url=f"http://rebinding.example:{server.port}/"))
         assert f"host: rebinding.example:{server.port}".encode() in server.requests[0].lower()
     assert (exchange.address, names.asked) == ("127.0.0.1", 1)
     await egress.close()
@@ -96,15 +96,15 @@ async def test_a_name_is_looked_up_once_so_that_it_cannot_change_between_check_a
 async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
     async with RawServer({"/": page(b"here")}) as server:
         egress = Egress(Guard(HERE), user_agent="t", resolver=Names(two=[["127.0.0.2", "127.0.0.1"]]))
-        exchange = await egress.fetch(Ask(url=f"http://two.example:{server.port}/"))
+        exchange = await egress.fetch(FetchRequest(url=f"http://two.example:{server.port}/"))
     assert exchange.address == "127.0.0.1"
     await egress.close()
 
 
 async def test_a_name_without_addresses_is_told_as_such() -> None:
     egress = Egress(Guard(), user_agent="t", resolver=Names(none=[[]]))
-    with pytest.raises(NoAnswer) as caught:
-        await egress.fetch(Ask(url="http://none.example/"))
+    with pytest.raises(FetchError) as caught:
+        await egress.fetch(FetchRequest(url="http://none.example/"))
     assert caught.value.kind == "name"
     await egress.close()
 
@@ -116,8 +116,8 @@ async def test_a_name_that_nobody_finds_ends_by_the_deadline() -> None:
             return []
 
     egress = Egress(Guard(), user_agent="t", resolver=Slow())
-    with pytest.raises(NoAnswer) as caught:
-        await egress.fetch(Ask(url="http://slow.example/", deadline_seconds=0.1))
+    with pytest.raises(FetchError) as caught:
+        await egress.fetch(FetchRequest(url="http://slow.example/", deadline_seconds=0.1))
     assert caught.value.kind == "deadline"
     await egress.close()
 
@@ -126,7 +126,7 @@ async def test_a_connection_that_is_refused_is_called_so(egress: Egress) -> None
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))  # and nobody listens
         port = sock.getsockname()[1]
-        with pytest.raises(NoAnswer) as caught:
-            await egress.fetch(Ask(url=f"http://127.0.0.1:{port}/"))
+        with pytest.raises(FetchError) as caught:
+            await egress.fetch(FetchRequest(url=f"http://127.0.0.1:{port}/"))
     assert str(caught.value) == f"127.0.0.1:{port} cannot be reached: connection refused"
-    assert without_answer(caught.value) == "does not answer (connection refused)"
+    assert error_problem(caught.value) == "does not answer (connection refused)"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from weft.fetching.urls import LONGEST_HOST, Spelling, canonical, host_of, key_of, origin_of, resolve
+from weft.fetching.urls import LONGEST_HOST, Canonicalizer, canonical, host_of, key_of, origin_of, resolve
 
 
 @for_each(
@@ -76,7 +76,7 @@ def test_links_are_resolved_in_order_and_each_once() -> None:
 
 
 def test_a_crawl_may_keep_what_tracks_and_drop_what_it_names() -> None:
-    spelling = Spelling(keep_tracking=True, drop_parameters=("ref", "x-.*"))
+    spelling = Canonicalizer(keep_tracking=True, drop_parameters=("ref", "x-.*"))
     assert spelling.canonical("http://a.example/b;jsessionid=1?utm_source=n&ref=1&x-y=2&refer=3") == (
         "http://a.example/b;jsessionid=1?utm_source=n&refer=3"
     )

@@ -18,11 +18,11 @@ from tests.cli.commanding import WEFT, answers
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.servers.server import free_port
 from tests.waiting import eventually
-from weft.api.demo import site
 from weft.app import App, open_app
-from weft.cli.first_examples import BY, PROJECT, WRITTEN_SITE, deploy_example, packed
+from weft.cli.serve import EXAMPLE_DEPLOYER, EXAMPLE_PROJECT, EXAMPLE_SITE, deploy_example, pack_example
 from weft.config import Config
-from weft.items.model import Selection
+from weft.demo import site
+from weft.items.model import ItemQuery
 
 
 @pytest_asyncio.fixture
@@ -35,9 +35,9 @@ async def new_weft(another_app: OpenApp) -> AsyncIterator[App]:
 @on_sqlite
 async def test_a_new_weft_has_the_example_with_what_its_spider_takes(new_weft: App) -> None:
     await deploy_example(new_weft)
-    deployed = await new_weft.projects.get(PROJECT)
+    deployed = await new_weft.projects.get(EXAMPLE_PROJECT)
     (spider,) = deployed.spiders
-    assert (deployed.deployed_by, spider.name) == (BY, "quotes")
+    assert (deployed.deployed_by, spider.name) == (EXAMPLE_DEPLOYER, "quotes")
     assert [argument.name for argument in spider.arguments] == ["tag", "pages", "site"]
     assert all(argument.doc for argument in spider.arguments)
 
@@ -49,28 +49,28 @@ async def test_starting_again_deploys_the_example_only_where_it_differs(
 ) -> None:
     await deploy_example(new_weft)
     await deploy_example(new_weft)
-    assert len(await new_weft.projects.versions(PROJECT)) == 1
+    assert len(await new_weft.projects.versions(EXAMPLE_PROJECT)) == 1
     clock.forward(1)
     await deploy_example(await another_app(port=6900))
-    (spider,) = await new_weft.projects.spiders(PROJECT)
+    (spider,) = await new_weft.projects.spiders(EXAMPLE_PROJECT)
     assert spider.arguments[-1].default == "'http://127.0.0.1:6900/demo/'"
 
 
 @on_sqlite
 @pytest.mark.usefixtures("remembered_checks")
 async def test_what_somebody_else_deployed_is_left_alone(new_weft: App, another_app: OpenApp, tmp_path: Path) -> None:
-    theirs = packed(tmp_path / "theirs", "http://127.0.0.1:1/demo/")
-    await new_weft.projects.deploy(PROJECT, theirs, "1.0", by="ada")
+    theirs = pack_example(tmp_path / "theirs", "http://127.0.0.1:1/demo/")
+    await new_weft.projects.deploy(EXAMPLE_PROJECT, theirs, "1.0", by="ada")
     await deploy_example(await another_app(port=6900))
-    assert [each.version for each in await new_weft.projects.versions(PROJECT)] == ["1.0"]
+    assert [each.version for each in await new_weft.projects.versions(EXAMPLE_PROJECT)] == ["1.0"]
 
 
 @on_sqlite
 async def test_without_its_task_or_a_port_the_example_is_not_deployed(new_weft: App, another_app: OpenApp) -> None:
     await deploy_example(await another_app(port=0))
-    await new_weft.tasks.delete(PROJECT, "quotes")
+    await new_weft.tasks.delete(EXAMPLE_PROJECT, "quotes")
     await deploy_example(new_weft)
-    assert await new_weft.projects.versions(PROJECT) == []
+    assert await new_weft.projects.versions(EXAMPLE_PROJECT) == []
 
 
 @on_sqlite
@@ -81,12 +81,12 @@ async def test_a_weft_without_a_port_has_only_the_tasks_that_need_none(another_a
 
 
 def test_the_example_is_packed_with_the_address_of_the_site_and_always_alike(tmp_path: Path) -> None:
-    first = packed(tmp_path / "a", "http://127.0.0.1:7/demo/")
-    assert first.read_bytes() == packed(tmp_path / "b", "http://127.0.0.1:7/demo/").read_bytes()
+    first = pack_example(tmp_path / "a", "http://127.0.0.1:7/demo/")
+    assert first.read_bytes() == pack_example(tmp_path / "b", "http://127.0.0.1:7/demo/").read_bytes()
     shutil.unpack_archive(first, tmp_path / "c")
     settings = (tmp_path / "c" / "quotes" / "settings.py").read_text()
     assert 'SITE = "http://127.0.0.1:7/demo/"' in settings
-    assert WRITTEN_SITE not in settings
+    assert EXAMPLE_SITE not in settings
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_the_first_run_of_the_example_brings_its_items_without_the_internet(weft
     command = [WEFT, "run", "quotes", "-a", "tag=love", "--wait"]
     done = subprocess.run(command, cwd=weft_up.folder.parent, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{(weft_up.folder.parent / 'output').read_text()}"
-    found = asyncio.run(items_of(weft_up, Selection(project=PROJECT, dataset="quotes")))
+    found = asyncio.run(items_of(weft_up, ItemQuery(project=EXAMPLE_PROJECT, dataset="quotes")))
     assert sorted(item["text"] for item in found) == sorted(q.text for q in site().quotes if "love" in q.tags)
     assert {item["author"] for item in found} <= site().authors.keys()
 
@@ -118,12 +118,12 @@ def test_the_first_run_of_the_example_brings_its_items_without_the_internet(weft
 async def has_example(config: Config) -> bool:
     app = await open_app(config)
     try:
-        return bool(await app.projects.versions(PROJECT))
+        return bool(await app.projects.versions(EXAMPLE_PROJECT))
     finally:
         await app.close()
 
 
-async def items_of(config: Config, wanted: Selection) -> list[dict[str, Any]]:
+async def items_of(config: Config, wanted: ItemQuery) -> list[dict[str, Any]]:
     app = await open_app(config)
     try:
         return [row.data async for row in app.items.rows(wanted)]

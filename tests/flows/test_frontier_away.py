@@ -16,7 +16,7 @@ from tests.waiting import eventually
 from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import FrontierDown
-from weft.items.model import Selection
+from weft.items.model import ItemQuery
 
 PAGES = 40
 SPEC = {
@@ -67,5 +67,5 @@ async def test_a_crawl_goes_on_when_its_frontier_was_killed(weft: App, redis: Se
         await eventually(is_over, timeout=60)
         assert (await weft.crawls.counts(crawl.id)).done == PAGES
         assert (await weft.datasets.get("shop", "pages")).key_fields == ("url",)
-        rows = [row.data async for row in weft.items.rows(Selection(project="shop", dataset="pages"))]
+        rows = [row.data async for row in weft.items.rows(ItemQuery(project="shop", dataset="pages"))]
         assert sorted(int(row["title"]) for row in rows) == list(range(PAGES))

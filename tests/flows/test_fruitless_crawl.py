@@ -12,7 +12,7 @@ from tests.flows.working import working
 from tests.waiting import eventually
 from weft.app import App, open_app
 from weft.config import Config
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 
 
@@ -30,7 +30,7 @@ async def test_a_run_whose_crawl_brought_no_page_fails_and_says_why(weft: App) -
     async with Answering(lambda _: Said(404), ("127.0.0.1",)).serving() as site:
         spec = {"urls": [site.url("/a"), site.url("/b")], "politeness": {"delay_seconds": 0}}
         task = Task(project="shop", name="site", kind="crawl", spec=spec)
-        await weft.tasks.apply(Wanted((task,)))
+        await weft.tasks.apply(DesiredState((task,)))
         run_id = (await weft.tasks.start("shop", "site")).run_id
 
         async def is_over() -> bool:

@@ -12,9 +12,9 @@ from tests.spiders import project
 from tests.waiting import eventually
 from weft.app import App, open_app
 from weft.config import Config
-from weft.items.model import Selection
+from weft.items.model import ItemQuery
 from weft.projects.packing import pack
-from weft.runs.model import HELD, NewRun, RunSpec, RunState
+from weft.runs.model import NewRun, RunSpec, RunState
 
 PAGES = 40
 SPIDERS = f"""
@@ -46,7 +46,7 @@ async def weft(tmp_path: Path) -> AsyncIterator[App]:
 
 
 async def numbers(app: App, run_id: int) -> list[int]:
-    return [row.data["number"] async for row in app.items.rows(Selection(run_id=run_id, all_attempts=True))]
+    return [row.data["number"] async for row in app.items.rows(ItemQuery(run_id=run_id, all_attempts=True))]
 
 
 async def test_a_paused_crawl_goes_on_where_it_stopped(weft: App) -> None:
@@ -58,7 +58,7 @@ async def test_a_paused_crawl_goes_on_where_it_stopped(weft: App) -> None:
         return len(await numbers(weft, run_id)) >= 3
 
     async def is_paused() -> bool:
-        return (await weft.runs.get(run_id)).not_before == HELD
+        return (await weft.runs.get(run_id)).state is RunState.PAUSED
 
     async def has_succeeded() -> bool:
         return (await weft.runs.get(run_id)).state is RunState.SUCCEEDED

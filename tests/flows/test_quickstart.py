@@ -19,8 +19,8 @@ import pytest
 from tests.cli.commanding import WEFT, answers
 from tests.servers.server import free_port
 from tests.waiting import eventually
-from weft.api.demo import PAGE_SIZE, site
-from weft.cli.first_examples import SETTINGS, SOURCE, WRITTEN_SITE
+from weft.cli.serve import EXAMPLE_FOLDER, EXAMPLE_SETTINGS, EXAMPLE_SITE
+from weft.demo import PAGE_SIZE, site
 
 PAGE = (Path(__file__).parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
@@ -57,9 +57,9 @@ def weft_in(tmp_path: Path) -> Iterator[Path]:
 
 def copy_example(folder: Path, site: str) -> None:
     """What the page's ``cp`` does, for a demo site on the port of this test."""
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    settings = folder / SETTINGS
-    settings.write_text(settings.read_text().replace(WRITTEN_SITE, f'"{site}"'))
+    shutil.copytree(EXAMPLE_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = folder / EXAMPLE_SETTINGS
+    settings.write_text(settings.read_text().replace(EXAMPLE_SITE, f'"{site}"'))
 
 
 def has_example(folder: Path) -> bool:
@@ -73,7 +73,8 @@ def test_every_command_of_the_quickstart_does_what_it_says(weft_in: Path) -> Non
     said, port = {}, int((weft_in / "port").read_text())
     for command in commands(port):
         done = subprocess.run(command, cwd=weft_in, capture_output=True, text=True, timeout=90, check=False)
-        assert done.returncode == 0, f"{command[1:]}: {done.stdout}{done.stderr}"
+        expected = 3 if command[1] == "crawl" else 0  # the maze has a calendar without an end
+        assert done.returncode == expected, f"{command[1:]}: {done.stdout}{done.stderr}"
         said[" ".join(command[1:])] = done.stdout
     assert len(commands()) >= 10
     assert "hello reader" in said["tasks run examples/hello -p name=reader --follow"]

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.conftest import OpenApp, SetClock
+from tests.runs.acting import allow_unsandboxed
 from tests.waiting import eventually
 from weft.app import App, open_worker
 from weft.clock import SECOND
 from weft.runs.model import Run, RunState
 from weft.tasks import taskfile
-from weft.workers.heart import Heart
+from weft.workers.heartbeat import Heartbeats
 
 FILE = """
 [projects.shop]
@@ -47,15 +48,15 @@ after = [{ task = "fetch", on = "failure" }]
 @asynccontextmanager
 async def working(app: App) -> AsyncIterator[None]:
     """A worker that leases whatever there is, until the block ends."""
-    heart = Heart(app.protocol, app.config.heartbeat_seconds)
-    worker = open_worker(app, "w1", heart)
+    heartbeats = Heartbeats(app.protocol, app.config.heartbeat_seconds)
+    worker = open_worker(app, "w1", heartbeats)
     running = asyncio.create_task(worker.run())
     try:
         yield
     finally:
         worker.drain()
         await running
-        heart.close()
+        heartbeats.close()
 
 
 async def ended(app: App, task: str) -> Run | None:
@@ -77,7 +78,7 @@ async def ticked_until_ended(app: App, task: str) -> Run:
 async def test_a_file_becomes_a_schedule_a_run_and_what_follows(app: App, clock: SetClock, tmp_path: Path) -> None:
     path = tmp_path / "tasks.toml"
     path.write_text(FILE.replace("PYTHON", sys.executable))
-    changes = await app.tasks.apply(taskfile.read(path))
+    changes = await app.tasks.apply(taskfile.load(path))
     assert [change.what for change in changes] == ["settings", "create", "create", "create"]
     start = clock()
     async with working(app):
@@ -98,8 +99,10 @@ async def test_a_replaced_run_is_stopped_and_the_new_one_takes_its_place(
 ) -> None:
     app = await another_app(heartbeat_seconds=0.1)
     script = f"echo $$ >> {tmp_path}/started; sleep 600"
-    table = {"name": "slow", "project": "shop", "kind": "shell", "spec": {"script": script}, "grace_seconds": 1}
+    table = {"name": "slow", "project": "shop", "kind": "shell", "grace_seconds": 1}
+    table["spec"] = {"script": script, "isolation": "L0"}
     schedule = {"when": "* * * * *", "overlap": "replace"}
+    await allow_unsandboxed(app)
     await app.tasks.apply(taskfile.parse({"tasks": [table | {"schedule": schedule}]}, "here"))
     started = tmp_path / "started"
 

@@ -17,7 +17,7 @@ from tests.spiders import project
 from tests.waiting import eventually
 from weft.app import App, open_app
 from weft.config import Config
-from weft.items.model import Selection
+from weft.items.model import ItemQuery
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, Retry, RunSpec, RunState
 
@@ -73,7 +73,7 @@ async def begin(app: App, site: Site, count: int, **spec: object) -> list[int]:
 
 
 async def items(app: App, run_id: int) -> list[dict[str, int]]:
-    return [row.data async for row in app.items.rows(Selection(run_id=run_id))]
+    return [row.data async for row in app.items.rows(ItemQuery(run_id=run_id))]
 
 
 async def end(app: App, run_ids: list[int]) -> list[int]:

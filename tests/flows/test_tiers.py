@@ -13,8 +13,8 @@ from tests.flows.working import working
 from tests.waiting import eventually
 from weft.app import App, open_app
 from weft.config import Config
-from weft.crawls.model import FINISHED
-from weft.items.model import Selection
+from weft.crawler.messages import FINISHED
+from weft.items.model import ItemQuery
 
 PAGES = 40
 POLITE = {"politeness": {"robots": False, "delay_seconds": 0}, "keeping": {"warc": False}}
@@ -54,7 +54,7 @@ async def test_one_crawl_finds_the_addresses_and_another_fetches_the_pages(weft:
         assert (await weft.crawls.counts(discover.id)).done == PAGES
         assert (await weft.crawls.get(fetch.id)).state == "active"
         await weft.crawls.stop(fetch.id)
-        rows = [row.data async for row in weft.items.rows(Selection(project="shop", dataset="pages"))]
+        rows = [row.data async for row in weft.items.rows(ItemQuery(project="shop", dataset="pages"))]
         assert sorted(int(row["title"]) for row in rows) == list(range(PAGES))
 
 

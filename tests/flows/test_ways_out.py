@@ -6,20 +6,25 @@ import asyncio
 import gzip
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from experiments.limited import Arrival
+from experiments.r20 import excess
 from tests import servers
 from tests.conftest import running
 from tests.flows.working import working
 from tests.spiders import project
 from tests.waiting import eventually
+from tests.workers.far_away import far_away, gateway
 from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import Invalid
+from weft.ports import Rate
 from weft.projects.packing import pack
 from weft.runs.model import NewRun, RunSpec, RunState
 
@@ -82,7 +87,8 @@ async def site() -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def weft(tmp_path: Path, remembered_checks: None) -> AsyncIterator[App]:
+async def idle(tmp_path: Path, remembered_checks: None) -> AsyncIterator[App]:
+    """Nobody works here yet."""
     app = await open_app(
         Config(
             data_dir=str(tmp_path / "data"),
@@ -96,8 +102,14 @@ async def weft(tmp_path: Path, remembered_checks: None) -> AsyncIterator[App]:
     with archive.open("wb") as file:
         pack(project(tmp_path / "code", spiders=SPIDERS), file)
     await app.projects.deploy("shop", archive, "1")
-    async with working(app):
-        yield app
+    yield app
+    await app.close()
+
+
+@pytest.fixture
+async def weft(idle: App) -> AsyncIterator[App]:
+    async with working(idle):
+        yield idle
 
 
 async def run_all(app: App, site: Site, runs: int, **settings: str) -> None:
@@ -125,6 +137,20 @@ async def test_spiders_of_two_runs_ask_a_host_no_more_often_together_than_one_ma
     late = 0.15  # a permit is used up to 0.1 s late, and the site's clock is read a little later
     assert times[-1] - times[0] >= (len(times) - 1) / RATE - late
     assert min(b - a for a, b in pairwise(times)) > 0.0
+
+
+@pytest.mark.quiet
+async def test_spiders_of_remote_workers_ask_a_host_no_more_often_together_than_one_may(idle: App, site: Site) -> None:
+    """Each has a URL and a token, and one place, so that each has a run."""
+    async with gateway(idle) as address, AsyncExitStack() as far:
+        for number in range(3):
+            remote = far_away(idle, address, f"far-{number}", capacity=1, allowed_networks="127.0.0.0/8")
+            await far.enter_async_context(remote)
+        await run_all(idle, site, runs=3)
+        workers = {run.worker for run in await idle.runs.find({}, limit=10)}
+    assert workers == {"far-0", "far-1", "far-2"}
+    assert len(site.came) == 3 * PAGES
+    assert excess([Arrival(at) for at, _ in site.came], Rate(RATE)) == 0
 
 
 @pytest.fixture

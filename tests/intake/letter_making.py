@@ -8,11 +8,11 @@ import msgspec
 
 from tests.projects.making import a_version
 from weft.app import App
-from weft.intake import letter_store
+from weft.intake import store
 
 SOURCE = "rabbitmq scraper_tasks"
 ORDER: dict[str, Any] = {"task_id": "order-1", "project": "shop", "spider": "prices", "args": {"country": "de"}}
-REASON = "priority is -5000; it must be a whole number from 0 to 1000"
+REASON = "priority is 1.5; it must be a whole number from 0 to 1000"
 
 
 def written(**changed: Any) -> bytes:
@@ -23,8 +23,8 @@ def written(**changed: Any) -> bytes:
 async def kept(app: App, body: bytes | None = None, **changed: Any) -> int:
     """A letter with an order that is wrong, unless it says otherwise."""
     values: dict[str, Any] = {"source": SOURCE, "message_id": "m-1", "project": "shop", "headers": {"priority": 3}}
-    values |= {"body": written(priority=-5000) if body is None else body, "reason": REASON, "at": 1_000_000}
-    return await app.db.transact(lambda tx: letter_store.keep(tx, **(values | changed)))
+    values |= {"body": written(priority=1.5) if body is None else body, "reason": REASON, "at": 1_000_000}
+    return await app.db.transact(lambda tx: store.add_dead_letter(tx, **(values | changed)))
 
 
 async def deployed(app: App, project: str = "shop") -> None:

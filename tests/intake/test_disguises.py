@@ -13,8 +13,7 @@ from tests.intake.letter_making import ORDER, deployed, kept
 from weft.access.model import Caller, Role
 from weft.app import App
 from weft.errors import Invalid, NotAllowed
-from weft.intake.letter import project_in
-from weft.intake.model import order_of
+from weft.intake.model import project_in, submission_of
 
 HERS = Caller(name="ann", kind="user", grants={"blog": Role.OPERATOR})
 SHOP: dict[str, Any] = {**ORDER, "project": "shop"}
@@ -48,7 +47,7 @@ def test_of_a_name_that_stands_twice_in_a_message_the_same_one_counts_everywhere
 
 def _belongs_to_shop(text: bytes) -> None:
     try:
-        asked = order_of(text).project
+        asked = submission_of(text).project
     except Invalid:
         return
     assert project_in(text) == asked == "shop"

@@ -25,7 +25,7 @@ async def test_a_sender_hears_of_a_run_that_had_ended_before_the_letter_was_mend
     ended, waiting, bad = (
         message(body("t-1"), id="m-1"),
         message(body("t-2"), id="m-2", reply_to=queue.dead),
-        message(body("t-1", priority=-1), id="m-3", reply_to=queue.dead, correlation_id="c-3"),
+        message(body("t-1", priority="high"), id="m-3", reply_to=queue.dead, correlation_id="c-3"),
     )
     taken = await app.intake.take(source, [ended])
     hand = await Hand.join(app)

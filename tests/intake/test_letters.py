@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -14,14 +15,22 @@ from weft import events
 from weft.access.model import Caller, Role
 from weft.app import App
 from weft.errors import ChangedMeanwhile, Conflict, Invalid, NotAllowed, NotFound, QueueFull
-from weft.intake.letter import LARGEST_BODY, Letter, LetterState, OpenLetter, Wanted
+from weft.intake.model import (
+    LARGEST_LETTER,
+    DeadLetter,
+    DeadLetterDetail,
+    DeadLetterFilter,
+    DeadLetterState,
+    masked_body,
+)
+from weft.redaction import MASK
 
 
-async def listed(app: App, **wanted: Any) -> list[Letter]:
-    return await app.letters.find(Wanted(**wanted))
+async def listed(app: App, **wanted: Any) -> list[DeadLetter]:
+    return await app.letters.find(DeadLetterFilter(**wanted))
 
 
-async def opened(app: App, letter_id: int) -> OpenLetter:
+async def opened(app: App, letter_id: int) -> DeadLetterDetail:
     return await app.letters.get(letter_id)
 
 
@@ -79,9 +88,9 @@ async def test_headers_that_are_too_many_are_cut(app: App) -> None:
 
 
 async def test_the_largest_letter_that_is_kept_says_how_large_it_was(app: App) -> None:
-    found = await opened(app, await kept(app, b"'" * (LARGEST_BODY + 1)))
-    assert len(found.body) == LARGEST_BODY
-    assert str(LARGEST_BODY + 1) in found.letter.reason
+    found = await opened(app, await kept(app, b"'" * (LARGEST_LETTER + 1)))
+    assert len(found.body) == LARGEST_LETTER
+    assert str(LARGEST_LETTER + 1) in found.letter.reason
 
 
 async def test_letters_are_found_newest_first_by_state_source_and_project(app: App) -> None:
@@ -89,7 +98,7 @@ async def test_letters_are_found_newest_first_by_state_source_and_project(app: A
     third = await kept(app, project=None, message_id="m-3")
     await app.letters.drop(third)
     assert [each.id for each in await listed(app)] == [third, second, first]
-    assert [each.id for each in await listed(app, state=LetterState.DEAD)] == [second, first]
+    assert [each.id for each in await listed(app, state=DeadLetterState.DEAD)] == [second, first]
     assert [each.id for each in await listed(app, source="redis orders")] == [second]
     assert [each.id for each in await listed(app, projects={"shop", "other"})] == [first]
     assert [each.id for each in await listed(app, before=third, limit=1)] == [second]
@@ -113,10 +122,79 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(app: App) -> Non
     assert (await opened(app, letter)).body == b"{}"
 
 
+def secret(**changed: Any) -> bytes:
+    args = {"password": "hush-hush", "login": "me:hush-hush", "at": "https://me:pw-of-me@a.test/", "n": 1.5} | changed
+    return written(args=args, lines=[{"token": 12345678}])
+
+
+async def test_an_edit_of_what_was_shown_masked_keeps_what_is_secret(app: App) -> None:
+    letter = await kept(app, secret())
+    seen = masked_body(secret())
+    assert json.loads(seen)["args"] == {
+        "password": MASK,
+        "login": f"me:{MASK}",
+        "at": f"https://{MASK}@a.test/",
+        "n": 1.5,
+    }
+    assert (await app.letters.edit(letter, seen)).body == secret()
+    for given in (seen.replace(b"1.5", b"2.5"), json.dumps(json.loads(seen.replace(b"1.5", b"2.5"))).encode()):
+        assert json.loads((await app.letters.edit(letter, given)).body) == json.loads(secret(n=2.5))
+    new = await app.letters.edit(letter, seen.replace(MASK.encode(), b"new", 1))
+    assert json.loads(new.body)["args"]["password"] == "new"
+
+
+async def test_the_reason_of_a_letter_tells_no_secret(app: App) -> None:
+    await deployed(app)
+    letter = await kept(app, written(args=[{"password": "hush-hush"}]))
+    done = await app.letters.resubmit(letter)
+    assert done.refused is not None
+    assert f"'password': '{MASK}'" in done.refused
+    assert (await app.letters.look(letter)).reason == done.refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ('"password"', '"note"', "note"),
+        ('"n": 1.5', f'"n": "{MASK}"', "n"),
+        (f"https://{MASK}@a.test/", f"https://{MASK}@evil.test/", "at"),
+        ('[{"token"', '[{}, {"token"', "lines"),
+        ('"task_id"', '"task_id', "body"),
+    ],
+)
+async def test_a_mask_that_is_elsewhere_than_it_was_shown_is_refused(app: App, old: str, new: str, name: str) -> None:
+    letter = await kept(app, secret())
+    text = masked_body(secret()).decode()
+    assert old in text
+    with pytest.raises(Invalid, match=f"^{name} is '{MASK}'; that is what weft shows in place of a secret"):
+        await app.letters.edit(letter, text.replace(old, new).encode())
+    assert (await opened(app, letter)).body == secret()
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (b'{"password": "hu\\"sh", "n": 1,}', f'{{"password": "{MASK}", "n": 1,}}'),
+        (b'{"n": 1, "password": "hush', f'{{"n": 1, "password": "{MASK}"'),
+        (b'{"password": "hush", "password": "hush2"}', f'{{"password": "{MASK}", "password": "{MASK}"}}'),
+        (b"{'token': 'hush'}", f"{{'token': '{MASK}'}}"),
+        (b'{"password": "hush", "x": "\xff"}', f'{{"password": "{MASK}", "x": "\udcff"}}'),
+        (b'[{"password": "hush"}]', f'[{{"password": "{MASK}"}}]'),
+        (b'{"n":  1.0}', '{"n":  1.0}'),
+        (b"hush", "hush"),
+    ],
+)
+async def test_what_is_secret_is_masked_also_in_what_is_no_message(app: App, body: bytes, seen: str) -> None:
+    told = masked_body(body)
+    assert told.decode(errors="surrogateescape") == seen
+    letter = await kept(app, body)
+    assert (await app.letters.edit(letter, told)).body == body
+
+
 async def test_an_edit_that_is_too_large_is_refused(app: App) -> None:
     letter = await kept(app)
     with pytest.raises(Invalid, match="it may have 4194304 at most"):
-        await app.letters.edit(letter, b"x" * (LARGEST_BODY + 1))
+        await app.letters.edit(letter, b"x" * (LARGEST_LETTER + 1))
 
 
 async def test_a_letter_that_is_right_now_becomes_the_run_that_it_asks_for(app: App) -> None:
@@ -127,7 +205,7 @@ async def test_a_letter_that_is_right_now_becomes_the_run_that_it_asks_for(app: 
     assert done.run_id is not None
     run = await app.runs.get(done.run_id)
     assert (run.project, run.task, run.kind, run.priority) == ("shop", "prices", "spider", 7)
-    assert run.spec.spec["args"] == {"country": "de"}
+    assert run.spec.spec["args"] == {"country": "de", "_job": "order-1"}
     assert (done.fresh, done.refused, done.letter.state, done.letter.run_id) == (True, None, "resubmitted", run.id)
     kinds = [(each.kind, each.run_id, each.data.get("letter")) for each in await app.db.read(events.newest)]
     assert ("letter_resubmitted", run.id, letter) in kinds
@@ -145,7 +223,7 @@ async def test_a_letter_that_is_refused_again_stays_dead_with_the_new_reason(app
     done = await app.letters.resubmit(letter)
     assert (done.run_id, done.letter.state, done.letter.revision) == (None, "dead", 2)
     assert done.refused is not None
-    assert "priority is -5000" in done.refused
+    assert "priority is 1.5" in done.refused
     await app.letters.edit(letter, written())
     again = await app.letters.resubmit(letter)
     assert again.refused == again.letter.reason == (await opened(app, letter)).letter.reason

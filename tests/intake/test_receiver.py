@@ -21,12 +21,11 @@ from tests.intake.queues import Put, Queue, RabbitQueue, RedisQueue
 from tests.projects.making import a_version
 from tests.servers import Server
 from tests.waiting import eventually
-from weft.adapters.inboxes import redis
+from weft.adapters.queues import redis
 from weft.app import App, open_intake
 from weft.errors import InboxDown
-from weft.intake.letter import Wanted
-from weft.intake.receiver import Receiver
-from weft.intake.replying import Replier
+from weft.intake.model import DeadLetterFilter
+from weft.intake.receiver import MessageReceiver, ReplySender
 from weft.ports import Message, Reply
 from weft.tasks.model import ProjectSettings
 
@@ -52,7 +51,7 @@ class Scene:
     def answers(self) -> str:
         return f"{self.queue.dead}-answers"
 
-    async def another(self) -> tuple[App, Receiver, Replier]:
+    async def another(self) -> tuple[App, MessageReceiver, ReplySender]:
         """One more weft, as another process would be."""
         app = await self.open()
         [(receiver, replier)] = open_intake(app, app.runs._clock)
@@ -84,10 +83,10 @@ async def scene(
 
 
 @asynccontextmanager
-async def receiving(*receivers: Receiver) -> AsyncIterator[None]:
+async def receiving(*receivers: MessageReceiver) -> AsyncIterator[None]:
     """Let receivers work as ``weft serve`` does."""
 
-    async def work(receiver: Receiver) -> None:
+    async def work(receiver: MessageReceiver) -> None:
         while True:
             with suppress(ZeroDivisionError):
                 await receiver.tick()
@@ -135,13 +134,13 @@ async def is_true(look: Callable[[], Any], wanted: object) -> bool:
 
 async def test_bad_messages_are_letters_and_lie_beside_the_queue_and_block_nobody(scene: Scene) -> None:
     app, receiver, _ = await scene.another()
-    bad = [b"not json", body("p", project="nowhere"), body("n", priority=-1), b"x" * 2_000_000]
+    bad = [b"not json", body("p", project="nowhere"), body("n", priority="high"), b"x" * 2_000_000]
     await scene.queue.put(*(put for each in bad for put in (Put(each), *orders(1, start=len(each)))))
     async with receiving(receiver):
         await eventually(lambda: let_go(app) == 2 * len(bad))
     await receiver.inbox.close()
     assert await scene.queue.left() == 0
-    letters = {each.reason for each in await scene.app.letters.find(Wanted())}
+    letters = {each.reason for each in await scene.app.letters.find(DeadLetterFilter())}
     dead = await scene.queue.taken_from(scene.queue.dead)
     assert {each.body for each in dead} == set(bad)
     assert {each.headers.get("weft-reason") or each.headers["reason"] for each in dead} == letters
@@ -318,7 +317,7 @@ async def test_a_full_queue_holds_up_no_other_project_and_is_filled_as_it_emptie
         for taken in range(2, 11):
             await comes_to("shop", min(taken, 10))
             await lease_of(hand, "shop")
-    assert not await app.letters.find(Wanted())
+    assert not await app.letters.find(DeadLetterFilter())
 
 
 async def lease_of(hand: Hand, project: str) -> None:

@@ -29,7 +29,7 @@ async def serving(folder: Path, *urls: str, roles: str = "gateway,scheduler,inta
     """The port of a weft that takes from these queues; it ends soundly."""
     port = free_port()
     told = environment(WEFT_DATA_DIR=str(folder), WEFT_INTAKE=",".join(urls))
-    command = [WEFT, "serve", "--port", str(port), "--roles", roles]
+    command = [WEFT, "serve", "--port", str(port), "--process-roles", roles]
     with (folder / "said").open("wb") as output:
         process = subprocess.Popen(command, env=told, stdout=output, stderr=output)
     try:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from tests.runs.acting import Hand, submit
 from weft.app import App
 from weft.db import schema
-from weft.items.model import Harvest
+from weft.items.model import ItemBatch
 from weft.runs.model import Lease
 
 AT = 1_780_315_200_000_000
@@ -38,7 +38,7 @@ class Spider:
 
     async def send(self, data: bytes, first: int | None = None, stats: dict[str, Any] | None = None) -> int:
         """Deliver lines; the answer is the number that is waited for."""
-        harvest = Harvest(self.run_id, self.lease.attempt, first or self.awaited, data, stats)
+        harvest = ItemBatch(self.run_id, self.lease.attempt, first or self.awaited, data, stats)
         (answer,) = await self.hand.app.protocol.collect(self.hand.id, [harvest])
         self.awaited = max(self.awaited, answer)
         return answer

@@ -18,7 +18,7 @@ from tests.runs.acting import Hand, events_of, submit_many
 from weft.app import App, open_app
 from weft.config import Config
 from weft.db import schema
-from weft.items.model import Harvest, Selection
+from weft.items.model import ItemBatch, ItemQuery
 
 
 @dataclass
@@ -45,7 +45,7 @@ async def test_items_are_stored_in_their_order(app: App) -> None:
     spider = await start(app)
     assert await spider.yields({"n": 1}, {"n": 2}) == 3
     assert await spider.yields({"n": 3}) == 4
-    found = [row async for row in app.items.rows(Selection(run_id=spider.run_id))]
+    found = [row async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
     assert [(row.seq, row.data["n"]) for row in found] == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -126,8 +126,8 @@ async def test_a_fenced_attempt_still_brings_its_items(app: App) -> None:
     assert await Spider(same_name, spider.lease).send(lines([{"n": 2}]), 2) == 3
     assert await again.yields({"n": 1}) == 2
     assert len(await stored(app)) == 3
-    of_last = [row.data async for row in app.items.rows(Selection(run_id=spider.run_id))]
-    of_all = [row.data async for row in app.items.rows(Selection(run_id=spider.run_id, all_attempts=True))]
+    of_last = [row.data async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
+    of_all = [row.data async for row in app.items.rows(ItemQuery(run_id=spider.run_id, all_attempts=True))]
     assert (of_last, of_all) == ([{"n": 1}], [{"n": 1}, {"n": 2}, {"n": 1}])
 
 
@@ -142,14 +142,14 @@ async def test_what_is_no_item_is_counted_and_holds_nothing_up(app: App) -> None
 async def test_what_a_database_cannot_keep_is_replaced(app: App) -> None:
     spider = await start(app)
     await spider.send(b'{"item":{"a\\u0000":"x\\u0000y","b":"\\ud800","c":"\xff","d":NaN,"e":"\xf0\x9f\x98\x80"}}\n')
-    (row,) = [row async for row in app.items.rows(Selection(run_id=spider.run_id))]
+    (row,) = [row async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
     assert row.data == {"a\ufffd": "x\ufffdy", "b": "\ufffd", "c": "\ufffd", "d": None, "e": "\U0001f600"}
 
 
 async def test_an_item_of_seven_megabytes_is_kept(app: App) -> None:
     spider = await start(app)
     await spider.yields({"page": "é\"'\\" * 1_000_000})
-    (row,) = [row async for row in app.items.rows(Selection(run_id=spider.run_id))]
+    (row,) = [row async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
     assert len(row.data["page"]) == 4_000_000
 
 
@@ -211,10 +211,10 @@ async def test_several_attempts_may_come_in_one_call(app: App) -> None:
     hand = await Hand.join(app)
     one, two = await start(app, hand=hand), await start(app, "books", hand=hand)
     harvests = [
-        Harvest(one.run_id, one.lease.attempt, 1, lines([{"n": 1}])),
-        Harvest(two.run_id, two.lease.attempt, 1, lines([{"n": 1}])),
-        Harvest(one.run_id, one.lease.attempt, 2, lines([{"n": 2}])),
-        Harvest(999, 1, 1, lines([{"n": 1}])),
+        ItemBatch(one.run_id, one.lease.attempt, 1, lines([{"n": 1}])),
+        ItemBatch(two.run_id, two.lease.attempt, 1, lines([{"n": 1}])),
+        ItemBatch(one.run_id, one.lease.attempt, 2, lines([{"n": 2}])),
+        ItemBatch(999, 1, 1, lines([{"n": 1}])),
     ]
     assert await app.protocol.collect(hand.id, harvests) == [2, 2, 3, 0]
     assert [each.name for each in await app.datasets.all()] == ["books", "quotes"]
@@ -246,7 +246,7 @@ async def check_sends(app: App, keyed: bool, sends: list[tuple[int, int, int]], 
             awaited[which] = max(awaited[which], first + count)
         assert answer == awaited[which]
     for spider, expected in zip(spiders, awaited, strict=True):
-        rows = [row async for row in app.items.rows(Selection(run_id=spider.run_id))]
+        rows = [row async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
         assert [row.seq for row in rows] == list(range(1, expected))
         assert [row.data for row in rows] == items[: expected - 1]
         stats = await app.items.stats(spider.run_id)
@@ -261,6 +261,6 @@ async def test_thousands_of_attempts_may_tell_at_once(app: App) -> None:
     hand = await Hand.join(app)
     await submit_many(app, 1100, spec={"spider": "quotes"})
     leases = [lease for _ in range(2) for lease in await hand.lease(1000)]
-    harvests = [Harvest(each.run_id, each.attempt, 1, line({"n": each.run_id})) for each in leases]
+    harvests = [ItemBatch(each.run_id, each.attempt, 1, line({"n": each.run_id})) for each in leases]
     assert await app.protocol.collect(hand.id, harvests) == [2] * 1100
     assert await app.protocol.collect(hand.id, harvests) == [2] * 1100

@@ -8,7 +8,7 @@ from tests.conftest import SetClock
 from tests.items.scene import Spider, lines, start
 from tests.runs.acting import Hand, submit
 from weft.app import App
-from weft.items.courses import Comparison
+from weft.spiders.timeline import RunComparison
 
 
 async def crawled(app: App, clock: SetClock, count: int, *, outcome: str = "succeeded", **fields: Any) -> int:
@@ -23,7 +23,7 @@ async def crawled(app: App, clock: SetClock, count: int, *, outcome: str = "succ
     return spider.run_id
 
 
-async def beside(app: App, run_id: int) -> Comparison:
+async def beside(app: App, run_id: int) -> RunComparison:
     return await app.courses.comparison(await app.runs.get(run_id))
 
 

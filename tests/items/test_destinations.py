@@ -24,8 +24,8 @@ from weft.adapters import registry
 from weft.app import App
 from weft.errors import BlobsDown, DestinationDown, Invalid, NotFound
 from weft.items.deliverer import Deliverer
-from weft.items.destinations import Destinations, Progress
-from weft.items.export.formats import Format
+from weft.items.destinations import Destinations, DestinationStatus
+from weft.items.exporters import ExportFormat
 
 TEAS = [{"name": f"tea {number}", "price": number} for number in range(12)]
 
@@ -77,10 +77,10 @@ class Yard:
             open_table=registry.open_table,
         )
 
-    async def add(self, url: str = "file:prices", **options: Any) -> Progress:
+    async def add(self, url: str = "file:prices", **options: Any) -> DestinationStatus:
         return await self.destinations.add("shop", "prices", url, by="test", **options)
 
-    async def deliver(self) -> Progress:
+    async def deliver(self) -> DestinationStatus:
         """Let everything that is due be tried; how the only destination is then."""
         await self.deliverer.tick()
         await self.deliverer.rest()
@@ -221,7 +221,7 @@ async def test_no_file_is_much_larger_than_it_may_be(yard: Yard, monkeypatch: py
 @on_sqlite
 async def test_files_have_the_chosen_format_and_fields(yard: Yard) -> None:
     await crawled(yard.app, TEAS[:2])
-    await yard.add(format=Format.CSV, fields=("price",))
+    await yard.add(format=ExportFormat.CSV, fields=("price",))
     await yard.deliver()
     [data] = yard.files().values()
     assert [line[3:] for line in csv.reader(io.StringIO(data.decode()))] == [["price"], ["0"], ["1"]]
@@ -296,13 +296,15 @@ async def test_a_folder_that_leads_out_of_the_allowed_one_is_refused(yard: Yard,
         ("s3://key:{{secret:S}}@bucket/{{secret:T}}", "only the password may be a secret"),
         ("s3://key:{{secret:S}}@bucket/x?token=1", "after [?] it may say endpoint, region"),
         ("postgresql://u:hush@host/db/table", "must be a secret of the project"),
-        ("postgresql://u@host/db/table?options=-c", "after [?] it may say sslmode"),
+        ("postgresql://u@host/db/table?options=-c", "after [?] it may say rows, sslmode"),
         ("postgresql://host/db/table", "credentials of its own"),
         ("postgresql://u@host/db/table", "credentials of its own"),
         ("postgresql://:{{secret:S}}@host/db/table", "credentials of its own"),
         ("postgresql://u:{{secret:S}}@%2Frun%2Fpostgresql/db/table", "its host must be a name or an address"),
         ("postgresql://u:{{secret:S}}@one,two/db/table", "its host must be a name or an address"),
         ("s3://key:{{secret:S}}@bucket/a b", "it must begin with"),
+        ("postgresql://u:{{secret:S}}@host/db/table?rows=all", "rows must be records or items"),
+        ("postgresql://u:{{secret:S}}@host/db/table", "project shop has no secret S: set it first"),
     ],
 )
 async def test_an_address_that_is_none_is_refused(yard: Yard, url: str, why: str) -> None:
@@ -322,11 +324,15 @@ async def test_a_dataset_that_is_not_there_has_no_destination(yard: Yard) -> Non
 async def test_objects_arrive_in_a_bucket(yard: Yard, s3_server: servers.Server) -> None:
     bucket = s3.new_bucket(s3_server)
     await crawled(yard.app, TEAS)
-    await yard.add(f"s3://{s3.KEY}:{{{{secret:S3}}}}@{bucket}/deep/prices?endpoint={s3_server.url}")
+    await yard.app.secrets.set("shop", "S3", s3.SECRET, by="test")
+    added = await yard.add(f"s3://{s3.KEY}:{{{{secret:S3}}}}@{bucket}/deep/prices?endpoint={s3_server.url}")
+    await yard.app.secrets.delete("shop", "S3")
     progress = await yard.deliver()
     assert progress.destination.problem == "there is no secret S3"
     await yard.app.secrets.set("shop", "S3", s3.SECRET, by="test")
-    yard.clock.forward(10)
+    assert (await yard.deliver()).destination.problem == "there is no secret S3"  # it is not its time yet
+    retried = await yard.destinations.retry("shop", "prices", added.destination.id)
+    assert (retried.destination.state, retried.destination.problem, retried.waiting) == ("active", None, len(TEAS))
     assert (await yard.deliver()).destination.problem is None
     blobs = registry.open_blobs(s3.bucket_url(s3_server, bucket, "deep/prices"))
     [key] = [key for run in range(1, 10) for key in await blobs.keys(f"run-{run}")]
@@ -338,7 +344,9 @@ async def test_rows_arrive_in_a_table_once_each(yard: Yard, postgres_server: ser
     url = postgres_server.new_database()
     parts = urlsplit(url)
     await yard.app.secrets.set("shop", "PG", "any-password", by="test")
-    target = f"postgresql://{parts.username}:{{{{secret:PG}}}}@{parts.hostname}:{parts.port}{parts.path}/teas"
+    target = (
+        f"postgresql://{parts.username}:{{{{secret:PG}}}}@{parts.hostname}:{parts.port}{parts.path}/teas?rows=items"
+    )
     items: list[dict[str, Any]] = [*TEAS[:2], {"name": "chai", "price": "dear", "tags": ["b"]}, {"price": 1e300}]
     await crawled(yard.app, items)
     await yard.add(target, fields=("name", "price:number"))
@@ -363,10 +371,56 @@ async def test_rows_arrive_in_a_table_once_each(yard: Yard, postgres_server: ser
     assert len(kinds) == 5
 
 
+@on_sqlite
+async def test_a_table_has_a_row_for_each_record_as_it_was_last_seen(
+    yard: Yard, postgres_server: servers.Server
+) -> None:
+    url = postgres_server.new_database()
+    parts = urlsplit(url)
+    await yard.app.secrets.set("shop", "PG", "any-password", by="test")
+    target = f"postgresql://{parts.username}:{{{{secret:PG}}}}@{parts.hostname}:{parts.port}{parts.path}/teas"
+    for dataset in ("prices", "stock"):
+        await yard.app.datasets.set("shop", dataset, key_fields=["name"])
+    for price in range(6):
+        await crawled(yard.app, [{"name": each["name"], "price": price} for each in TEAS])
+    await crawled(yard.app, TEAS[:1], dataset="stock")
+    await yard.add(target, fields=("name", "price:number"))
+    assert (await yard.deliver()).destination.problem is None
+    await yard.destinations.add("shop", "stock", target, by="test")
+    await yard.deliver()
+    # The oldest items come once more, as from a deliverer that was slow: they take nothing back.
+    await yard.app.db.transact(
+        lambda tx: tx.connection.exec_driver_sql("DELETE FROM destination_marks WHERE run_id <= 2").rowcount
+    )
+    assert (await yard.deliver()).destination.delivered == 8 * len(TEAS)
+    with psycopg.connect(url) as line:
+        found = line.execute(
+            "SELECT name, price, weft_revision FROM teas WHERE weft_dataset = 'shop/prices'"
+        ).fetchall()
+        assert line.execute("SELECT count(*) FROM teas WHERE weft_dataset = 'shop/stock'").fetchone() == (1,)
+    assert sorted(found) == sorted((each["name"], 5, 6) for each in TEAS)
+
+
+@on_sqlite
+async def test_a_table_that_has_another_primary_key_says_what_to_do(
+    yard: Yard, postgres_server: servers.Server
+) -> None:
+    url = postgres_server.new_database()
+    parts = urlsplit(url)
+    with psycopg.connect(url) as line:
+        line.execute("CREATE TABLE teas (name text PRIMARY KEY)")
+    await yard.app.secrets.set("shop", "PG", "any-password", by="test")
+    await crawled(yard.app, TEAS)
+    await yard.add(f"postgresql://{parts.username}:{{{{secret:PG}}}}@{parts.hostname}:{parts.port}{parts.path}/teas")
+    problem = (await yard.deliver()).destination.problem or ""
+    assert "no primary key (weft_dataset, weft_key); name a table that is not there yet" in problem
+
+
 async def test_a_table_takes_any_text_and_new_columns(postgres_server: servers.Server) -> None:
     url = postgres_server.new_database()
     table = registry.open_table(f"{url}/public.odd%20name")
     row = {"run": 1, "attempt": 1, "seq": 1, "thing": 1, "at": "2026-06-01T12:00:00.000Z"}
+    row |= {"dataset": "shop/teas", "key": "1", "revision": 1}
     evil = "x'); DROP TABLE y; --\0"
     await table.upsert([row | {"data": {"a": evil, "b": [evil]}}], {})
     await table.upsert([row | {"data": {"a": evil, "b": [evil]}}], {"a": False, "b": False, 'c"d': True})

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.items.drift import Profile, drift
+from weft.spiders.baseline import RunProfile, detect_drift
 
 
-def profile(**changes: Any) -> Profile:
+def profile(**changes: Any) -> RunProfile:
     usual: dict[str, Any] = {"items": 100, "seconds": 10.0, "errors": 0, "fields": {"name": 1.0, "price": 0.9}}
-    return Profile(**usual | {"statuses": {"200": 1.0}} | changes)
+    return RunProfile(**usual | {"statuses": {"200": 1.0}} | changes)
 
 
 USUAL = [profile(items=count) for count in (100, 95, 104, 98)]
 
 
-def marks(now: Profile, before: list[Profile] = USUAL) -> dict[str, str]:
-    return {mark.what: mark.text for mark in drift(now, before)}
+def marks(now: RunProfile, before: list[RunProfile] = USUAL) -> dict[str, str]:
+    return {mark.what: mark.text for mark in detect_drift(now, before)}
 
 
 def test_a_run_like_the_others_is_not_marked() -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.items.scene import AT, Spider, start
 from weft.app import App
 from weft.errors import NotFound
-from weft.items.datasets import ThingFilter
-from weft.items.model import Condition, Selection
+from weft.items.datasets import RecordFilter
+from weft.items.model import FieldFilter, ItemQuery
 
 MINUTE = 60_000_000
 
@@ -68,7 +68,7 @@ async def test_things_that_a_run_has_not_seen_any_more_are_found(app: App) -> No
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     await crawl(app, {"id": 1}, {"id": 2}, {"id": 3})
     last = await crawl(app, {"id": 2}, at=AT + MINUTE)
-    gone = await app.datasets.things("shop", "quotes", ThingFilter(unseen_in_run=last.run_id))
+    gone = await app.datasets.things("shop", "quotes", RecordFilter(unseen_in_run=last.run_id))
     assert [each.data["id"] for each in gone.things] == [3, 1]
 
 
@@ -93,5 +93,5 @@ async def test_one_item_and_its_dataset_are_found(app: App) -> None:
 
 async def test_a_search_finds_a_text_in_any_field(app: App) -> None:
     spider = await crawl(app, {"a": "Straße"}, {"b": ["STRASSE"]}, {"strasse": 1})
-    wanted = Selection(run_id=spider.run_id, where=(Condition(None, "strasse", part=True),))
+    wanted = ItemQuery(run_id=spider.run_id, where=(FieldFilter(None, "strasse", part=True),))
     assert [row.seq async for row in app.items.rows(wanted)] == [1, 2]

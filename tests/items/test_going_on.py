@@ -7,7 +7,7 @@ import pytest
 from tests.items.scene import Spider
 from tests.runs.acting import Hand, submit
 from weft.app import App
-from weft.items.model import Selection
+from weft.items.model import ItemQuery
 from weft.runs.model import NOT_KEPT
 
 
@@ -26,16 +26,16 @@ async def crawl(app: App, ends: tuple[str, str], *, resumable: bool) -> int:
     return run_id
 
 
-async def numbers(app: App, wanted: Selection) -> list[int]:
+async def numbers(app: App, wanted: ItemQuery) -> list[int]:
     return [row.data["number"] async for row in app.items.rows(wanted)]
 
 
 async def test_a_crawl_that_went_on_has_the_items_of_before_and_after(app: App) -> None:
     run_id = await crawl(app, ("released", "paused"), resumable=True)
-    assert await numbers(app, Selection(run_id=run_id)) == [1, 2, 3]
-    assert await numbers(app, Selection(run_id=run_id, attempt=1)) == [1, 2]
-    assert await numbers(app, Selection(run_id=run_id, attempt=2)) == [3]
-    assert [row.data["number"] for row in (await app.items.page(Selection(run_id=run_id), limit=2)).rows] == [1, 2]
+    assert await numbers(app, ItemQuery(run_id=run_id)) == [1, 2, 3]
+    assert await numbers(app, ItemQuery(run_id=run_id, attempt=1)) == [1, 2]
+    assert await numbers(app, ItemQuery(run_id=run_id, attempt=2)) == [3]
+    assert [row.data["number"] for row in (await app.items.page(ItemQuery(run_id=run_id), limit=2)).rows] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ async def test_a_crawl_that_began_anew_has_the_items_of_its_last_attempt(
     app: App, ends: tuple[str, str], resumable: bool
 ) -> None:
     run_id = await crawl(app, ends, resumable=resumable)
-    assert await numbers(app, Selection(run_id=run_id)) == [3]
-    assert await numbers(app, Selection(run_id=run_id, all_attempts=True)) == [1, 2, 3]
+    assert await numbers(app, ItemQuery(run_id=run_id)) == [3]
+    assert await numbers(app, ItemQuery(run_id=run_id, all_attempts=True)) == [1, 2, 3]
 
 
 async def test_a_crawl_that_went_on_is_not_compared_by_its_last_part(app: App) -> None:

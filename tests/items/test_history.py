@@ -11,8 +11,17 @@ from tests.projects.making import a_version
 from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep
 from weft.app import App
-from weft.items.drift import Profile
-from weft.items.usual import Band, Fill, fills, is_flaky, items_band, seconds_band
+from weft.projects.model import Spider as ProjectSpider
+from weft.spiders.baseline import (
+    FieldFill,
+    HealthStatus,
+    NormalRange,
+    RunProfile,
+    field_fills,
+    is_flaky,
+    normal_items,
+    normal_seconds,
+)
 from weft.tasks.model import Task
 
 
@@ -55,6 +64,29 @@ async def test_a_project_is_summed_up_by_spider(app: App, clock: SetClock) -> No
     prices = found["prices"]
     assert (prices.runs, prices.items, prices.pages, prices.seconds, prices.ended) == (3, 6, 12, 6.0, 3)
     assert (prices.last_run_id, prices.states, prices.is_flaky) == (last, ["failed", "succeeded", "succeeded"], True)
+
+
+async def test_a_spider_that_rarely_runs_is_not_forgotten_behind_one_that_often_does(
+    app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MOST_OF_PROJECT", "MOST_HEALTH"):
+        monkeypatch.setattr(f"weft.spiders.history.{name}", 3)
+    await a_version(app, "shop", spiders=(ProjectSpider(name="busy"), ProjectSpider(name="daily")))
+    await keep(app, Task(name="weekly", project="shop", kind="noop"))
+    await submit(app, task="weekly", kind="noop")
+    hand = await Hand.join(app)
+    await hand.end(await hand.lease_one(), "failed")
+    for _ in range(3):
+        await crawled(app, clock, 0, spider="daily", outcome="failed")
+    for _ in range(4):
+        await crawled(app, clock, 1, spider="busy")
+    shop = (await app.histories.of_projects(["shop"]))["shop"]
+    assert shop.healths == {"busy": HealthStatus.HEALTHY, "daily": HealthStatus.FAILING, "weekly": HealthStatus.FAILING}
+    found = await app.histories.of_project("shop")
+    assert {name: (each.runs, each.health) for name, each in found.items()} == {
+        "busy": (4, HealthStatus.HEALTHY),
+        "daily": (3, HealthStatus.FAILING),
+    }
 
 
 async def test_a_run_that_was_cut_short_counts_with_what_it_had_fetched(app: App, clock: SetClock) -> None:
@@ -104,16 +136,16 @@ def test_a_spider_is_flaky_where_its_last_twenty_runs_ended_in_both_ways(states:
 
 
 def test_what_is_usual_reaches_as_far_as_drift_allows() -> None:
-    assert items_band([10, 10]) is None
-    assert items_band([100, 100, 100]) == Band(70.0, 100.0, 130.0)
-    assert items_band([10, 100, 400]) == Band(10, 100.0, 400)
-    assert seconds_band([10.0, 20.0, 40.0]) == Band(5.0, 20.0, 80.0)
-    assert seconds_band([0.1, 0.1, 0.1]) == Band(0.0, 0.1, 1.1)
+    assert normal_items([10, 10]) is None
+    assert normal_items([100, 100, 100]) == NormalRange(70.0, 100.0, 130.0)
+    assert normal_items([10, 100, 400]) == NormalRange(10, 100.0, 400)
+    assert normal_seconds([10.0, 20.0, 40.0]) == NormalRange(5.0, 20.0, 80.0)
+    assert normal_seconds([0.1, 0.1, 0.1]) == NormalRange(0.0, 0.1, 1.1)
 
 
 def test_fields_are_told_with_their_shares_the_fullest_first() -> None:
-    def profile(items: int, **fields: float) -> Profile:
-        return Profile(items=items, seconds=1, errors=0, fields=fields, statuses={})
+    def profile(items: int, **fields: float) -> RunProfile:
+        return RunProfile(items=items, seconds=1, errors=0, fields=fields, statuses={})
 
-    found = fills([profile(2, url=1.0, price=0.5), profile(0), profile(4, url=1.0, stock=0.25)])
-    assert found == [Fill("url", (1.0, 1.0)), Fill("price", (0.5, 0.0)), Fill("stock", (0.0, 0.25))]
+    found = field_fills([profile(2, url=1.0, price=0.5), profile(0), profile(4, url=1.0, stock=0.25)])
+    assert found == [FieldFill("url", (1.0, 1.0)), FieldFill("price", (0.5, 0.0)), FieldFill("stock", (0.0, 0.25))]

@@ -11,11 +11,11 @@ from tests.conftest import on_sqlite
 from tests.items.scene import AT, Spider, start
 from weft.app import App
 from weft.errors import Invalid, NotFound
+from weft.items import item_store
 from weft.items import items as items_module
-from weft.items import store
-from weft.items.datasets import NEWEST, ThingFilter
+from weft.items.datasets import NEWEST, RecordFilter
 from weft.items.items import BEGIN, Cursor
-from weft.items.model import Condition, Selection
+from weft.items.model import FieldFilter, ItemQuery
 
 
 async def crawl(app: App, *items: dict[str, Any], at: int = AT) -> Spider:
@@ -29,9 +29,9 @@ async def test_pages_follow_each_other_without_gap_or_overlap(app: App) -> None:
     first = await crawl(app, *({"n": n} for n in range(7)))
     await crawl(app, *({"n": n} for n in range(5, 12)))
     for wanted, expected in (
-        (Selection(run_id=first.run_id), list(range(7))),
-        (Selection(project="shop", dataset="quotes"), list(range(12))),
-        (Selection(project="shop", dataset="quotes", every=True), [*range(7), *range(5, 12)]),
+        (ItemQuery(run_id=first.run_id), list(range(7))),
+        (ItemQuery(project="shop", dataset="quotes"), list(range(12))),
+        (ItemQuery(project="shop", dataset="quotes", every=True), [*range(7), *range(5, 12)]),
     ):
         seen, pages = [], 0
         after: Cursor | None = BEGIN
@@ -48,20 +48,20 @@ async def test_pages_follow_each_other_without_gap_or_overlap(app: App) -> None:
 async def test_a_long_list_is_read_in_pages(app: App) -> None:
     count = items_module.PAGE * 2 + 5
     spider = await crawl(app, *({"n": n} for n in range(count)))
-    seen = [row.seq async for row in app.items.rows(Selection(run_id=spider.run_id))]
+    seen = [row.seq async for row in app.items.rows(ItemQuery(run_id=spider.run_id))]
     assert seen == list(range(1, count + 1))
 
 
 async def test_conditions_choose_items(app: App) -> None:
     spider = await crawl(app, {"a": "red tea", "n": 1}, {"a": "tea", "n": 2.5}, {"n": 3, "ok": True})
     for condition, expected in (
-        (Condition("a", "tea"), [2]),
-        (Condition("a", "tea", part=True), [1, 2]),
-        (Condition("n", "2.5"), [2]),
-        (Condition("ok", "true"), [3]),
-        (Condition("b", ""), []),
+        (FieldFilter("a", "tea"), [2]),
+        (FieldFilter("a", "tea", part=True), [1, 2]),
+        (FieldFilter("n", "2.5"), [2]),
+        (FieldFilter("ok", "true"), [3]),
+        (FieldFilter("b", ""), []),
     ):
-        wanted = Selection(run_id=spider.run_id, where=(condition,))
+        wanted = ItemQuery(run_id=spider.run_id, where=(condition,))
         assert [row.seq async for row in app.items.rows(wanted)] == expected
 
 
@@ -71,7 +71,7 @@ async def test_things_are_found_by_when_and_by_which_run(app: App) -> None:
     two = await crawl(app, {"id": 2, "price": 2}, {"id": 3, "price": 1}, at=AT + 10_000_000)
 
     async def ids(**wanted: object) -> list[int]:
-        page = await app.datasets.things("shop", "quotes", ThingFilter(**wanted))  # type: ignore[arg-type]
+        page = await app.datasets.things("shop", "quotes", RecordFilter(**wanted))  # type: ignore[arg-type]
         return [thing.data["id"] for thing in page.things]
 
     assert await ids() == [3, 2, 1]
@@ -81,7 +81,7 @@ async def test_things_are_found_by_when_and_by_which_run(app: App) -> None:
     assert await ids(changed_in_run=one.run_id) == []
     assert await ids(first_seen_after=AT + 5_000_000) == [3]
     assert await ids(last_seen_before=AT + 5_000_000) == [1]
-    assert await ids(where=(Condition("price", "1"),)) == [3, 1]
+    assert await ids(where=(FieldFilter("price", "1"),)) == [3, 1]
     counts = await app.datasets.counts("shop", "quotes")
     assert (counts.things, counts.items) == (3, 4)
 
@@ -111,12 +111,12 @@ async def test_a_name_that_is_no_dataset_is_told_with_those_that_are(app: App) -
     with pytest.raises(NotFound, match="there is no dataset quots in project shop; it has quotes"):
         await app.datasets.get("shop", "quots")
     with pytest.raises(NotFound, match="it has none yet"):
-        [row async for row in app.items.rows(Selection(project="empty", dataset="x"))]
+        [row async for row in app.items.rows(ItemQuery(project="empty", dataset="x"))]
 
 
 @on_sqlite
 async def test_a_selection_names_a_run_or_a_dataset(app: App) -> None:
-    for wanted in (Selection(), Selection(run_id=1, project="shop", dataset="quotes")):
+    for wanted in (ItemQuery(), ItemQuery(run_id=1, project="shop", dataset="quotes")):
         with pytest.raises(Invalid, match="either a run or a dataset"):
             await app.items.page(wanted)
 
@@ -124,7 +124,7 @@ async def test_a_selection_names_a_run_or_a_dataset(app: App) -> None:
 @on_sqlite
 async def test_a_run_without_items_has_none(app: App) -> None:
     spider = await start(app)
-    assert [row async for row in app.items.rows(Selection(run_id=spider.run_id))] == []
+    assert [row async for row in app.items.rows(ItemQuery(run_id=spider.run_id))] == []
     assert await app.items.stats(spider.run_id) == []
 
 
@@ -149,22 +149,22 @@ async def test_a_place_in_another_run_shows_nothing_of_that_run(app: App) -> Non
     await foreign.yields({"pin": 1234})
     await foreign.hand.end(foreign.lease)
     for wanted in (
-        Selection(run_id=own.run_id),
-        Selection(run_id=own.run_id, all_attempts=True),
-        Selection(project="shop", dataset="quotes", every=True),
+        ItemQuery(run_id=own.run_id),
+        ItemQuery(run_id=own.run_id, all_attempts=True),
+        ItemQuery(project="shop", dataset="quotes", every=True),
     ):
         part = await app.items.page(wanted, (foreign.run_id, foreign.lease.attempt, 0))
         assert [row.run_id for row in part.rows if row.run_id != own.run_id] == []
 
 
 async def test_of_large_items_a_page_has_fewer_and_none_is_left_out(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_TOGETHER", 150_000)
+    monkeypatch.setattr(item_store, "MOST_PAGE_BYTES", 150_000)
     first = await crawl(app, *({"n": n, "text": "é" * (60_000 if n % 2 else 10)} for n in range(9)))
     wanted = [
-        Selection(run_id=first.run_id),
-        Selection(project="shop", dataset="quotes"),
-        Selection(project="shop", dataset="quotes", every=True),
-        Selection(project="shop", dataset="quotes", where=(Condition("text", "é", part=True),)),
+        ItemQuery(run_id=first.run_id),
+        ItemQuery(project="shop", dataset="quotes"),
+        ItemQuery(project="shop", dataset="quotes", every=True),
+        ItemQuery(project="shop", dataset="quotes", where=(FieldFilter("text", "é", part=True),)),
     ]
     for each in wanted:
         part = await app.items.page(each)

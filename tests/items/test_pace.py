@@ -9,7 +9,7 @@ from tests.runs.acting import submit
 from weft.app import App
 from weft.clock import SECOND
 from weft.db import schema
-from weft.items.pace import POINTS, Yielded
+from weft.spiders.timeline import POINTS, RunThroughput
 
 
 async def sampled(app: App, run_id: int, counts: list[int]) -> None:
@@ -27,9 +27,9 @@ async def test_a_run_that_runs_has_its_items_and_how_many_came_each_minute(app: 
     spider, idle = await start(app), await submit(app)
     await spider.yields({"n": 1}, {"n": 2})
     await sampled(app, spider.run_id, [0, 5, 5, 20])
-    assert await app.outlook.pace.of([spider.run_id, idle]) == {spider.run_id: Yielded(2, (10, 0, 30))}
+    assert await app.insights.pace.of([spider.run_id, idle]) == {spider.run_id: RunThroughput(2, (10, 0, 30))}
     await sampled(app, spider.run_id, list(range(100)))
-    assert (await app.outlook.pace.of([spider.run_id]))[spider.run_id].rates == (2,) * POINTS
+    assert (await app.insights.pace.of([spider.run_id]))[spider.run_id].rates == (2,) * POINTS
 
 
 async def test_a_run_that_has_ended_has_only_its_items(app: App) -> None:
@@ -37,7 +37,7 @@ async def test_a_run_that_has_ended_has_only_its_items(app: App) -> None:
     await spider.yields({"n": 1})
     await sampled(app, spider.run_id, [0, 5])
     await spider.hand.end(spider.lease)
-    assert await app.outlook.pace.of([spider.run_id]) == {spider.run_id: Yielded(1)}
+    assert await app.insights.pace.of([spider.run_id]) == {spider.run_id: RunThroughput(1)}
 
 
 async def test_a_retried_run_has_the_items_of_its_last_attempt(app: App) -> None:
@@ -47,5 +47,5 @@ async def test_a_retried_run_has_the_items_of_its_last_attempt(app: App) -> None
     await app.runs.wake_waiting()
     again = Spider(spider.hand, await spider.hand.lease_one())
     await again.yields({"n": 1})
-    assert (await app.outlook.pace.of([spider.run_id]))[spider.run_id].items == 1
-    assert await app.outlook.pace.of([]) == {}
+    assert (await app.insights.pace.of([spider.run_id]))[spider.run_id].items == 1
+    assert await app.insights.pace.of([]) == {}

@@ -13,10 +13,9 @@ from tests.runs.acting import rows_of
 from weft.app import App
 from weft.clock import SECOND
 from weft.db import schema
-from weft.items import sampling
-from weft.items.collecting import Collector
-from weft.items.model import Harvest
-from weft.items.sampling import MOST, next_at
+from weft.items import collector
+from weft.items.collector import MOST_SAMPLES, Collector, next_sample_at
+from weft.items.model import ItemBatch
 from weft.tasks.model import ProjectSettings
 
 
@@ -59,14 +58,14 @@ async def test_another_collector_does_not_sample_at_once_what_the_first_has(app:
     await spider.send(b"", stats=told())
     clock.forward(3)
     other = Collector(app.db, clock)
-    await other.collect(spider.hand.id, "hand", [Harvest(spider.run_id, spider.lease.attempt, stats=told())])
+    await other.collect(spider.hand.id, "hand", [ItemBatch(spider.run_id, spider.lease.attempt, stats=told())])
     assert len(await rows_of(app, schema.samples)) == 1
 
 
 async def test_every_second_sample_of_an_attempt_with_many_is_removed(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "MOST", 4)
+    monkeypatch.setattr(collector, "MOST_SAMPLES", 4)
     spider = await start(app)
     begun = clock()
     for _ in range(4):
@@ -84,7 +83,7 @@ async def test_however_long_an_attempt_runs_it_has_no_more_samples_than_a_screen
         await spider.send(b"", stats=told())
         clock.forward(60)
     moments = [row[2] for row in await rows_of(app, schema.samples)]
-    assert MOST / 3 < len(moments) < MOST
+    assert MOST_SAMPLES / 3 < len(moments) < MOST_SAMPLES
     gaps = [later - sooner for sooner, later in pairwise(moments)]
     assert max(gaps) <= 8 * min(gaps)
     assert moments[-1] >= clock() - 60 * SECOND * 10
@@ -110,5 +109,5 @@ async def test_samples_go_with_the_items_of_an_old_run(app: App, clock: SetClock
 
 
 def test_the_next_sample_of_a_young_attempt_is_due_in_five_seconds_and_of_an_old_one_later() -> None:
-    assert next_at(1, 0, 0) == 5 * SECOND
-    assert next_at(200, 0, 3000 * SECOND) == 3020 * SECOND
+    assert next_sample_at(1, 0, 0) == 5 * SECOND
+    assert next_sample_at(200, 0, 3000 * SECOND) == 3020 * SECOND

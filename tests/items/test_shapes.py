@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cases import for_each
 from weft.errors import Invalid
-from weft.items.shapes import check_schema, inferred, problem_of, shape
+from weft.items.schemas import check_schema, field_statistics, inferred_schema, problem_of
 
 PRICE = {"type": "object", "required": ["url"], "properties": {"price": {"type": ["number", "null"]}}}
 
@@ -64,7 +64,7 @@ def test_a_schema_that_would_not_be_checked_is_refused(schema: object) -> None:
 
 
 def test_fill_rates_count_what_says_something() -> None:
-    count, fields = shape([{"a": 1, "b": ""}, {"a": None, "b": "x"}, {"b": []}])
+    count, fields = field_statistics([{"a": 1, "b": ""}, {"a": None, "b": "x"}, {"b": []}])
     assert count == 3
     assert {name: (field["present"], field["filled"]) for name, field in fields.items()} == {"a": (2, 1), "b": (3, 1)}
 
@@ -74,6 +74,6 @@ simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), simple), max_size=8))
 def test_all_items_meet_the_schema_that_is_inferred_from_them(items: list[dict[str, Any]]) -> None:
-    schema = inferred(*shape(items))
+    schema = inferred_schema(*field_statistics(items))
     check_schema(schema)
     assert [problem_of(item, schema) for item in items] == [None] * len(items)

@@ -12,8 +12,8 @@ from tests.items.yielding import Crawl, crawled
 from tests.runs.acting import rows_of
 from weft.app import App
 from weft.db import schema
-from weft.items.model import Selection
-from weft.items.sweeper import Sweeper
+from weft.items.model import ItemQuery
+from weft.items.retention import RetentionSweeper
 from weft.tasks.model import ProjectSettings
 
 DAY = 24 * 3600
@@ -24,7 +24,7 @@ async def keep(app: App, days: float | None, project: str = "shop") -> None:
 
 
 async def names(app: App, crawl: Crawl) -> list[Any]:
-    return [row.data["name"] async for row in app.items.rows(Selection(run_id=crawl.run_id))]
+    return [row.data["name"] async for row in app.items.rows(ItemQuery(run_id=crawl.run_id))]
 
 
 def teas(*numbers: int, **more: Any) -> list[dict[str, Any]]:
@@ -106,10 +106,10 @@ async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
     crawl = await crawled(app, teas(*range(30)), log=b"hello\n", at=clock())
     clock.forward(3 * DAY)
     [key] = await app.db.read(lambda tx: [row[0] for row in tx.rows(select(schema.runs.c.log_key))])
-    monkeypatch.setattr("weft.items.sweeper.AT_ONCE", 7)
+    monkeypatch.setattr("weft.items.retention.AT_ONCE", 7)
     dying: Any = Dying()
     with pytest.raises(OSError, match="the disk is gone"):
-        await Sweeper(app.db, dying, Always(), clock).tick()
+        await RetentionSweeper(app.db, dying, Always(), clock).tick()
     assert await names(app, crawl) == []
     assert len(await rows_of(app, schema.run_stats)) == 1
     await app.sweeper.tick()
@@ -125,5 +125,5 @@ async def test_a_look_that_is_shown_stays_whatever_the_clock_of_its_worker_said(
     await young.yields(teas(1, price=2), at=2_000_000)
     await young.ends()
     await app.sweeper.tick()
-    found = [row.data["price"] async for row in app.items.rows(Selection(run_id=young.run_id))]
+    found = [row.data["price"] async for row in app.items.rows(ItemQuery(run_id=young.run_id))]
     assert found == [1, 2]

@@ -10,11 +10,11 @@ import msgspec
 from tests.runs.acting import Hand, submit
 from weft.app import App
 from weft.clock import Moment
-from weft.items.collecting import Collector
-from weft.items.model import Harvest
-from weft.runs.log_shelf import keep_log
+from weft.items.collector import Collector
+from weft.items.model import ItemBatch
+from weft.logs.storage import store_log
 from weft.runs.model import Lease
-from weft.workers.wire import log_key
+from weft.workers.remote.wire import log_key
 
 BEGAN: Moment = 1_780_315_200_000_000
 """When a test's clock begins."""
@@ -37,14 +37,14 @@ class Crawl:
         self, items: Sequence[dict[str, Any]], at: Moment = BEGAN, stats: dict[str, Any] | None = None
     ) -> None:
         lines = b"".join(msgspec.json.encode({"at": at, "item": each}) + b"\n" for each in items)
-        harvest = Harvest(self.run_id, self.attempt, self._next, lines, stats)
+        harvest = ItemBatch(self.run_id, self.attempt, self._next, lines, stats)
         collector = Collector(self.app.db, lambda: at)
         [self._next] = await collector.collect(self._hand.id, self._hand.name, [harvest])
 
     async def ends(self, log: bytes = b"") -> None:
         key = log_key(self.run_id, self.attempt) if log else None
         if key is not None:
-            await keep_log(self.app.blobs, key, len(log), lambda first, last: log[first:last])
+            await store_log(self.app.blobs, key, len(log), lambda first, last: log[first:last])
         await self._hand.end(self._lease, log_key=key, log_bytes=len(log))
 
 

@@ -11,8 +11,8 @@ from tests.conftest import on_sqlite
 from tests.runs.acting import Hand, submit
 from weft.app import App
 from weft.errors import Invalid
-from weft.live.log import LARGEST_PIECE, LogPiece, LogTail
-from weft.runs.log_records import whole_characters
+from weft.logs.records import whole_characters
+from weft.runs.log_tail import LARGEST_PIECE, LogPiece, LogTail
 from weft.runs.model import Run
 
 

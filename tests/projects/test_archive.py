@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import dataclasses
+import gzip
 import io
 import random
 import stat
@@ -19,12 +22,12 @@ from tests.cases import for_each
 from tests.projects.making import project, tarred, zipped
 from weft.errors import Invalid
 from weft.projects.archive import unpack
-from weft.projects.model import Limits
+from weft.projects.model import ArchiveLimits
 
-SMALL = Limits(archive_bytes=2_000_000, entries=50, inflated_bytes=30_000_000, ratio=20)
+SMALL = ArchiveLimits(archive_bytes=2_000_000, entries=50, inflated_bytes=30_000_000, ratio=20)
 
 
-def refusal(tmp_path: Path, data: bytes, limits: Limits = SMALL) -> str:
+def refusal(tmp_path: Path, data: bytes, limits: ArchiveLimits = SMALL) -> str:
     """What is said of an archive that is refused. Nothing may be left."""
     file = tmp_path / "archive"
     file.write_bytes(data)
@@ -35,8 +38,9 @@ def refusal(tmp_path: Path, data: bytes, limits: Limits = SMALL) -> str:
     return str(problem.value)
 
 
-def unpacked(tmp_path: Path, data: bytes, limits: Limits = SMALL) -> Path:
+def unpacked(tmp_path: Path, data: bytes, limits: ArchiveLimits = SMALL) -> Path:
     file = tmp_path / "archive"
+    tmp_path.mkdir(exist_ok=True)
     file.write_bytes(data)
     unpack(file, tmp_path / "code", limits)
     return tmp_path / "code"
@@ -125,7 +129,7 @@ def test_a_bomb_is_refused_while_it_inflates(tmp_path: Path, make: Callable[[dic
     data = make({"zeros": bytes(28_000_000)})
     assert len(data) < 100_000
     assert "it inflates to more than 20 times its size" in refusal(tmp_path, data)
-    roomy = Limits(archive_bytes=2_000_000, entries=50, inflated_bytes=11_000_000, ratio=1_000_000)
+    roomy = ArchiveLimits(archive_bytes=2_000_000, entries=50, inflated_bytes=11_000_000, ratio=1_000_000)
     assert "11000000" in refusal(tmp_path, data, roomy)
 
 
@@ -173,9 +177,72 @@ def test_two_entries_of_one_name_are_refused(tmp_path: Path) -> None:
         archive.writestr("a.py", "1")
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("a.py", "2")
-    assert "two entries" in refusal(tmp_path, buffer.getvalue())
+    assert refusal(tmp_path, buffer.getvalue()) == "the archive: it has two entries of the name 'a.py'"
     assert "a file and a folder" in refusal(tmp_path, zipped({"a": "1", "a/b": "2"}))
     assert "twice" in refusal(tmp_path, zipped({"a/b": "2", "a": "1"}))
+
+
+TWINS = [{"a.py": "1", "A.py": "2"}, {"shop/x.py": "1", "Shop/y.py": "2"}, {"é.py": "1", "e\u0301.py": "2"},
+         {"straße.py": "", "STRASSE.py": ""}]  # fmt: skip
+
+
+@for_each("files", TWINS)
+@for_each("make", [zipped, tarred], ids=["zip", "tar"])
+def test_names_that_differ_in_case_alone_are_refused(
+    tmp_path: Path, files: dict[str, str], make: Callable[[dict[str, str]], bytes]
+) -> None:
+    assert "are one name where case does not count" in refusal(tmp_path, make(files))
+    assert content(unpacked(tmp_path, make(files), dataclasses.replace(SMALL, twins=True))) == files
+
+
+GARBAGE = b"garbage" * 100
+ONE = {"a/x.py": "1"}
+AROUND: dict[str, tuple[Callable[[], bytes], str]] = {
+    "after a zip": (lambda: zipped(ONE) + GARBAGE, "after its end"),
+    "zeros after a zip": (lambda: zipped(ONE) + bytes(100), "after its end"),
+    "before a zip": (lambda: b"PK\x03\x04" + GARBAGE + zipped(ONE), "before its first entry"),
+    "a zip after a zip": (lambda: zipped(ONE) + zipped({"b.py": "2"}), "before its first entry"),
+    "after a tar.gz": (lambda: tarred(ONE) + GARBAGE, "it is broken"),
+    "a second stream in a tar.gz": (lambda: tarred(ONE) + gzip.compress(GARBAGE), "after its end"),
+    "after the tar in a tar.gz": (lambda: gzip.compress(tarred(ONE, "w") + GARBAGE), "after its end"),
+    "after a tar.bz2": (lambda: tarred(ONE, "w:bz2") + GARBAGE, "it is broken"),
+    "half a tar.bz2": (lambda: tarred(ONE, "w:bz2")[:-20], "it is broken"),
+    "a second tar": (lambda: tarred(ONE, "w") + tarred({"b.py": "2"}, "w"), "after its end"),
+}
+
+
+@for_each("what", AROUND)
+def test_what_is_around_an_archive_is_refused(tmp_path: Path, what: str) -> None:
+    make, said = AROUND[what]
+    assert said in refusal(tmp_path, make())
+
+
+def test_what_tools_put_at_the_end_of_an_archive_is_taken(tmp_path: Path) -> None:
+    buffer = io.BytesIO(zipped(ONE))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.comment = b"5f0c1b2a9d3e"  # as git does
+    assert unpacked(tmp_path / "zip", buffer.getvalue()).exists()
+    assert unpacked(tmp_path / "padded", tarred(ONE) + bytes(500)).exists()
+    assert unpacked(tmp_path / "two", b"".join(bz2.compress(each) for each in halved(tarred(ONE, "w")))).exists()
+
+
+def test_a_header_that_is_broken_does_not_end_an_archive_unseen(tmp_path: Path) -> None:
+    data = bytearray(tarred({"a.py": "1", "b.py": "2"}, "w"))
+    data[data.index(b"b.py")] ^= 0xFF
+    assert "a header that is broken" in refusal(tmp_path, bytes(data))
+
+
+def test_a_name_of_a_tar_that_ends_early_is_not_cut(tmp_path: Path) -> None:
+    short = tarfile.TarInfo("goodXpy").tobuf(tarfile.GNU_FORMAT).replace(b"goodX", b"good\0")
+    total = sum(short[:148]) + sum(short[156:]) + 8 * 32
+    data = short[:148] + b"%06o\0 " % total + short[156:] + bytes(1024)
+    assert "has a NUL in it" in refusal(tmp_path, data)
+    long = tarfile.TarInfo("d" * 150 + "/good").tobuf(tarfile.GNU_FORMAT).replace(b"d/good\0", b"d\0good\0")
+    assert "has a NUL in it" in refusal(tmp_path, long + bytes(1024))
+
+
+def halved(data: bytes) -> tuple[bytes, bytes]:
+    return data[: len(data) // 2], data[len(data) // 2 :]
 
 
 def test_an_archive_that_is_too_large_is_not_opened(tmp_path: Path) -> None:
@@ -242,7 +309,7 @@ def test_headers_that_an_archive_has_too_much_of_are_refused(tmp_path: Path) -> 
         tar_header(tarfile.XGLTYPE, len(body)) + padded(body) + tar_header(tarfile.REGTYPE, 0, str(n))
         for n in range(20)
     ]
-    assert "too many headers" in refusal(tmp_path, b"".join(each) + bytes(1024), Limits())
+    assert "too many headers" in refusal(tmp_path, b"".join(each) + bytes(1024), ArchiveLimits())
 
 
 def test_a_file_with_holes_is_refused_before_its_list_of_holes_is_read(tmp_path: Path) -> None:
@@ -251,7 +318,7 @@ def test_a_file_with_holes_is_refused_before_its_list_of_holes_is_read(tmp_path:
     body = pax(GNU__sparse__major="1", GNU__sparse__minor="0", GNU__sparse__name="a", GNU__sparse__realsize="9")
     holes = padded(b"500000\n" + b"1\n" * 1_000_000)
     new = tar_header(tarfile.XHDTYPE, len(body)) + padded(body) + tar_header(tarfile.REGTYPE, len(holes)) + holes
-    assert "holes" in refusal(tmp_path, new + bytes(1024), Limits())
+    assert "holes" in refusal(tmp_path, new + bytes(1024), ArchiveLimits())
 
 
 def test_the_header_that_git_puts_in_front_of_an_archive_is_taken(tmp_path: Path) -> None:
@@ -265,8 +332,8 @@ def test_memory_stays_bounded_whatever_an_archive_holds(tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(zipped({f"{n}": bytes(30_000_000) for n in range(10)}))
     script = (
         "import sys, resource; from pathlib import Path; from weft.projects.archive import unpack;"
-        "from weft.projects.model import Limits; before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "unpack(Path(sys.argv[1]), Path(sys.argv[2]), Limits(ratio=100_000));"
+        "from weft.projects.model import ArchiveLimits; before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "unpack(Path(sys.argv[1]), Path(sys.argv[2]), ArchiveLimits(ratio=100_000));"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "archive"), str(tmp_path / "code")]

@@ -10,7 +10,7 @@ from tests.conftest import on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
 from weft.app import App
 from weft.errors import NotFound
-from weft.projects.changes import Change
+from weft.projects.model import VersionChange
 
 SETTINGS = 'SPIDER_MODULES = ["shop.spiders"]\n'
 STOCK = '\n\nclass Stock(scrapy.Spider):\n    name = "stock"\n'
@@ -33,8 +33,8 @@ async def test_spiders_arguments_and_settings_that_differ_are_told(app: App, tmp
     (prices,) = found.changed
     assert prices.name == "prices"
     assert prices.changes == (
-        Change(name="country", before="country: str = 'de'", after="country"),
-        Change(name="pages", before=None, after="pages: int = 3"),
+        VersionChange(name="country", before="country: str = 'de'", after="country"),
+        VersionChange(name="pages", before=None, after="pages: int = 3"),
     )
     assert found.settings is not None
     assert {each.name: (each.before, each.after) for each in found.settings} == {

@@ -10,7 +10,7 @@ import pytest
 from tests.cases import for_each
 from tests.projects.making import below, project, written
 from weft.errors import Invalid
-from weft.projects.formats import Layout, layout_of
+from weft.projects.layout import CodeLayout, layout_of
 
 CODE = {name: text for name, text in project().items() if name != "scrapy.cfg"}
 ENTRY = "[scrapy]\nsettings = shop.settings\n"
@@ -35,7 +35,7 @@ LAYOUTS = {
 @for_each("what", LAYOUTS)
 def test_every_format_is_known_by_what_is_in_it(tmp_path: Path, what: str) -> None:
     files, kind, form, root = LAYOUTS[what]
-    assert layout_of(written(tmp_path, files), kind) == Layout(format=form, settings="shop.settings", root=root)
+    assert layout_of(written(tmp_path, files), kind) == CodeLayout(format=form, settings="shop.settings", root=root)
 
 
 @pytest.mark.parametrize("top", ["", "shop-main/"])

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from weft.projects.incoming import Incoming
+from weft.projects.projects import UploadFolders
 
 HOLDER = """
 import sys
 from pathlib import Path
-from weft.projects.incoming import Incoming
+from weft.projects.projects import UploadFolders
 
-print(Incoming(Path(sys.argv[1])).take("upload").name, flush=True)
+print(UploadFolders(Path(sys.argv[1])).take("upload").name, flush=True)
 sys.stdin.read()
 """
 
@@ -31,16 +31,16 @@ def test_a_folder_of_another_process_stays_until_that_is_killed(tmp_path: Path) 
     )
     assert holder.stdout is not None
     held = holder.stdout.readline().strip()
-    with Incoming(tmp_path).place("check"):
+    with UploadFolders(tmp_path).place("check"):
         assert held in names(tmp_path)
     holder.kill()
     holder.communicate()
-    with Incoming(tmp_path).place("check") as place:
+    with UploadFolders(tmp_path).place("check") as place:
         assert names(tmp_path) == [place.name]
 
 
 def test_a_folder_that_is_in_use_stays_where_the_same_process_takes_another(tmp_path: Path) -> None:
-    incoming = Incoming(tmp_path)
+    incoming = UploadFolders(tmp_path)
     with incoming.place("upload") as first, incoming.place("check") as second:
         assert first.is_dir()
         assert second.is_dir()
@@ -53,5 +53,5 @@ def test_what_was_left_before_it_was_locked_is_removed_after_a_day(tmp_path: Pat
     early.mkdir()
     at = early.stat().st_mtime - age
     os.utime(early, (at, at))
-    with Incoming(tmp_path).place("check"):
+    with UploadFolders(tmp_path).place("check"):
         assert early.exists() is stays

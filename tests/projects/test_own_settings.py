@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cases import for_each
-from weft.projects.own_settings import masked
+from weft.projects.checker import masked_settings
 from weft.redaction import MASK
 
 
@@ -27,9 +27,9 @@ from weft.redaction import MASK
     ],
 )
 def test_a_value_whose_name_says_that_it_is_secret_is_masked(name: str) -> None:
-    assert masked({name: "hush-hush"}) == {name: MASK}
-    assert masked({name: 12345}) == {name: MASK}
-    assert masked({"SHOP": {name: "hush-hush", "size": 3}}) == {"SHOP": {name: MASK, "size": 3}}
+    assert masked_settings({name: "hush-hush"}) == {name: MASK}
+    assert masked_settings({name: 12345}) == {name: MASK}
+    assert masked_settings({"SHOP": {name: "hush-hush", "size": 3}}) == {"SHOP": {name: MASK, "size": 3}}
 
 
 @for_each(
@@ -46,7 +46,7 @@ def test_a_value_whose_name_says_that_it_is_secret_is_masked(name: str) -> None:
     ],
 )
 def test_what_is_no_secret_is_shown(name: str, value: Any) -> None:
-    assert masked({name: value}) == {name: value}
+    assert masked_settings({name: value}) == {name: value}
 
 
 def test_passwords_in_addresses_and_headers_are_masked_wherever_they_are() -> None:
@@ -55,7 +55,7 @@ def test_passwords_in_addresses_and_headers_are_masked_wherever_they_are() -> No
         "PROXIES": ["http://me:hush-hush@proxy.example:8080", "http://proxy.example"],
         "DEFAULT_REQUEST_HEADERS": {"Authorization": "Bearer abcdef123456", "Accept": "text/html"},
     }
-    assert masked(given) == {
+    assert masked_settings(given) == {
         "MONGO_URI": f"mongodb://{MASK}@db.example/x",
         "PROXIES": [f"http://{MASK}@proxy.example:8080", "http://proxy.example"],
         "DEFAULT_REQUEST_HEADERS": {"Authorization": MASK, "Accept": "text/html"},

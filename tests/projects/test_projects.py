@@ -11,6 +11,7 @@ from sqlalchemy import update
 from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
+from weft import bubblewrap, user_code
 from weft.app import App
 from weft.db import schema
 from weft.errors import Conflict, Invalid, NotFound, Rejected
@@ -18,6 +19,7 @@ from weft.events import newest
 from weft.projects.model import Code, code_key
 from weft.projects.pinning import codes
 from weft.runs.model import NewRun, RunSpec
+from weft.tasks.model import ProjectSettings
 
 
 def archive(folder: Path, name: str = "code.zip", **changed: str | None) -> Path:
@@ -62,6 +64,26 @@ async def test_what_is_rejected_leaves_nothing(app: App, tmp_path: Path) -> None
     assert await app.projects.versions("shop") == [good]
     assert await app.blobs.keys("code") == [code_key(good.digest)]
     assert list((tmp_path / "incoming").iterdir()) == []
+
+
+@on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
+async def test_code_of_a_project_that_demands_isolation_is_not_looked_at_without(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tells = "assert open('/proc/1/comm').read() == 'bwrap\\n', 'it was imported with less'\n" + SPIDER
+    await app.tasks.configure("shop", ProjectSettings(min_isolation="L2"))
+    monkeypatch.setattr(user_code, "newest_landlock", 0)
+    with pytest.raises(Rejected, match=r"isolation L2, which is not reached here: files are not protected"):
+        await app.projects.deploy("shop", archive(tmp_path, spider=tells), "1.0", by="ann")
+    monkeypatch.setattr(user_code, "newest_landlock", 2)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        bubblewrap.is_available.cache_clear()
+        with pytest.raises(Rejected, match=r"isolation L2, which is not reached here: L2 needs bubblewrap"):
+            await app.projects.deploy("shop", archive(tmp_path, spider=tells), "1.0", by="ann")
+    bubblewrap.is_available.cache_clear()
+    assert (await app.projects.deploy("shop", archive(tmp_path, spider=tells), "1.0", by="ann")).is_current
 
 
 @on_sqlite

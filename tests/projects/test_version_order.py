@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from weft.projects.version_order import version_key
+from weft.projects.model import version_key
 
 LINES = [
     ["1.9", "1.10", "1.11", "2.0", "10.0"],

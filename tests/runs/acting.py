@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import insert, select
 
 from weft.app import App
@@ -13,7 +14,7 @@ from weft.db.database import Transaction
 from weft.errors import DatabaseDown
 from weft.events import Event, newest
 from weft.runs.model import Ending, Lease, NewRun, Retry, Run, RunSpec
-from weft.workers.protocol import Beat, Card, LogChunk, Orders
+from weft.workers.protocol import Heartbeat, HeartbeatReply, LogChunk, WorkerInfo
 
 RETRY_FIELDS = set(Retry.__struct_fields__)
 SPEC_FIELDS = set(RunSpec.__struct_fields__)
@@ -39,6 +40,12 @@ async def submit_many(app: App, count: int, **fields: Any) -> list[int]:
     return [answer.run_id for answer in await app.runs.submit([new_run(**fields)] * count)]
 
 
+async def allow_unsandboxed(app: App, project: str = "shop") -> None:
+    """Let runs of a project ask for ``"isolation": "L0"``, to write where a test looks."""
+    settings = msgspec.structs.replace(await app.tasks.settings(project), may_run_unsandboxed=True)
+    await app.tasks.configure(project, settings)
+
+
 class Hand:
     """A worker that does only what the test says."""
 
@@ -47,7 +54,7 @@ class Hand:
 
     @classmethod
     async def join(cls, app: App, name: str = "hand", labels: Sequence[str] = ()) -> Hand:
-        card = Card(name=name, host="here", pid=1, version="0", capacity=1000, labels=tuple(labels))
+        card = WorkerInfo(name=name, host="here", pid=1, version="0", capacity=1000, labels=tuple(labels))
         return cls(app, await app.protocol.join(card), name)
 
     async def lease(self, want: int = 1000) -> list[Lease]:
@@ -65,8 +72,8 @@ class Hand:
         endings = [Ending(run_id=lease.run_id, attempt=lease.attempt, outcome=outcome) for lease in leases]
         return await self.app.protocol.finish(self.id, endings)
 
-    async def beat(self, state: str = "online") -> Orders:
-        return await self.app.protocol.heartbeat(self.id, Beat(state=state, running=0, done=0))
+    async def beat(self, state: str = "online") -> HeartbeatReply:
+        return await self.app.protocol.heartbeat(self.id, Heartbeat(state=state, running=0, done=0))
 
     async def ship(self, lease: Lease, data: bytes, seq: int = 0) -> None:
         await self.app.protocol.ship(self.id, [LogChunk(lease.run_id, lease.attempt, seq, data)])
@@ -131,11 +138,11 @@ class Flaky:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._protocol, name)
 
-        async def made(*arguments: Any) -> Any:
+        async def made(*arguments: Any, **options: Any) -> Any:
             self.calls.append(name)
             if name in self.lose_request:
                 raise DatabaseDown("the line is cut")
-            answer = await call(*arguments)
+            answer = await call(*arguments, **options)
             if name in self.lose_answer and answer != []:
                 self.lose_answer.discard(name)
                 raise DatabaseDown("the line is cut", outcome_unknown=True)

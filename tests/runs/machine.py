@@ -32,12 +32,19 @@ from weft.db.database import Transaction
 from weft.errors import Conflict, LeaseLost
 from weft.events import Event, newest
 from weft.runs import list_store, store
-from weft.runs.listing import Listing
-from weft.runs.model import ENDED, TRANSITIONS, Ending, Lease, Run, RunState
+from weft.runs.model import ENDED, TRANSITIONS, UNLEASED, Ending, Lease, Run, RunListing, RunState
 
 Graph = Mapping[RunState, frozenset[RunState]]
 
-STEP_OF_EVENT = {"run_started": RunState.RUNNING, "run_retried": RunState.QUEUED, "run_released": RunState.QUEUED}
+STEP_OF_EVENT = {
+    "run_started": RunState.RUNNING,
+    "run_retried": RunState.QUEUED,
+    "run_released": RunState.QUEUED,
+    "run_paused": RunState.PAUSED,
+    "run_resumed": RunState.QUEUED,
+}
+ASKED = ("run_cancel_requested", "run_pause_requested")
+"""Events that tell of no step."""
 
 
 class IllegalStep(AssertionError):
@@ -48,7 +55,7 @@ def check_steps(events: list[Event], graph: Graph) -> dict[int, RunState]:
     """Follow each run through its events, oldest first; return where each has come to."""
     states: dict[int, RunState] = {}
     for event in events:
-        if event.run_id is None or event.kind == "run_cancel_requested":
+        if event.run_id is None or event.kind in ASKED:
             continue
         if event.kind == "run_queued":
             if event.run_id in states:
@@ -74,6 +81,7 @@ class Expected:
     losses: int = 0
     waits: bool = False
     cancel: bool = False
+    pause: bool = False
     is_suspect: bool = True
     """Whether it has lost more workers than any run that was lost with it."""
     holder: int | None = None
@@ -101,6 +109,8 @@ class Expected:
         else:
             self.tries += outcome == "succeeded"
             self.state = RunState(outcome)
+        if self.pause and self.state is RunState.QUEUED:
+            self.state, self.waits = RunState.PAUSED, False
 
 
 class RunMachine(RuleBasedStateMachine):
@@ -140,7 +150,9 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3), retries=st.integers(0, 2), max_losses=st.integers(1, 3))
     def submit(self, count: int, retries: int, max_losses: int) -> None:
-        answers = self.do(self.app.runs.submit([new_run(retries=retries, max_losses=max_losses)] * count))
+        answers = self.do(
+            self.app.runs.submit([new_run(retries=retries, max_losses=max_losses, spec={"resumable": True})] * count)
+        )
         self.runs |= {answer.run_id: Expected(retries, max_losses) for answer in answers}
 
     @rule(target=leases, want=st.integers(1, 2), who=st.integers(0, 3))
@@ -198,8 +210,38 @@ class RunMachine(RuleBasedStateMachine):
             return
         self.do(self.app.runs.cancel(run_id))
         run.cancel = True
-        if run.state is RunState.QUEUED:
+        if run.state in UNLEASED:
             run.state, run.waits = RunState.CANCELLED, False
+
+    @rule(which=st.integers(0, 30))
+    def pause(self, which: int) -> None:
+        if not self.runs:
+            return
+        run_id = sorted(self.runs)[which % len(self.runs)]
+        run = self.runs[run_id]
+        if run.state in ENDED:
+            with pytest.raises(Conflict):
+                self.do(self.app.pauses.pause(run_id))
+            return
+        self.do(self.app.pauses.pause(run_id))
+        run.pause = True
+        if run.state is RunState.QUEUED:
+            run.state, run.waits = RunState.PAUSED, False
+
+    @rule(which=st.integers(0, 30))
+    def resume(self, which: int) -> None:
+        if not self.runs:
+            return
+        run_id = sorted(self.runs)[which % len(self.runs)]
+        run = self.runs[run_id]
+        if not run.pause or run.state in ENDED:
+            with pytest.raises(Conflict):
+                self.do(self.app.pauses.resume(run_id))
+            return
+        self.do(self.app.pauses.resume(run_id))
+        run.pause = False
+        if run.state is RunState.PAUSED:
+            run.state = RunState.QUEUED
 
     @rule()
     def let_time_pass(self) -> None:
@@ -248,7 +290,7 @@ class RunMachine(RuleBasedStateMachine):
 
     def look(self, tx: Transaction) -> tuple[list[Run], list[Event], dict[int, list[str]]]:
         """Every run, every event from the oldest on, and how each attempt of each run ended."""
-        ids, _ = list_store.page(tx, Listing(where={}, limit=100_000))
+        ids, _ = list_store.page(tx, RunListing(where={}, limit=100_000))
         runs = [run for run_id in ids if (run := list_store.get(tx, run_id)) is not None]
         assert len(runs) == len(ids)
         attempts = {run.id: [attempt.outcome for attempt in store.attempts_of(tx, run.id)] for run in runs}

@@ -1,4 +1,4 @@
-"""The bell rings for runs that became ready, and nobody waits for it."""
+"""The wakeups rings for runs that became ready, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from tests.runs.acting import Hand, set_limit, submit, submit_many
 from tests.waiting import eventually
 from weft.app import App
 from weft.errors import BrokerDown
-from weft.runs.bell import Bell
 from weft.runs.lanes import project_limit
+from weft.runs.wakeups import Wakeups
 
 
 class Listening:
     """A broker that remembers what it was rung for, and rings no further while it is held up."""
+
+    reaches_all = True
 
     def __init__(self) -> None:
         self.rung: list[dict[str, int]] = []
@@ -50,56 +52,58 @@ async def broker() -> Listening:
 
 
 @pytest.fixture
-async def bell(broker: Listening) -> Bell:
-    bell = Bell(broker)
-    bell.attach()
-    return bell
+async def wakeups(broker: Listening) -> Wakeups:
+    wakeups = Wakeups(broker)
+    wakeups.attach()
+    return wakeups
 
 
-async def test_what_became_ready_while_a_ring_is_under_way_is_rung_together(bell: Bell, broker: Listening) -> None:
+async def test_what_became_ready_while_a_ring_is_under_way_is_rung_together(
+    wakeups: Wakeups, broker: Listening
+) -> None:
     broker.go_on.clear()
-    bell.add("default")
+    wakeups.add("default")
     await eventually(lambda: broker.rung)
     for _ in range(10):
-        bell.add("default")
-    bell.add("browser", 3)
+        wakeups.add("default")
+    wakeups.add("browser", 3)
     broker.go_on.set()
-    await bell.flush()
+    await wakeups.flush()
     assert broker.rung == [{"default": 1}, {"default": 10, "browser": 3}]
 
 
-async def test_the_bell_may_be_touched_from_any_thread(bell: Bell, broker: Listening) -> None:
-    threads = [threading.Thread(target=bell.add, args=("default",)) for _ in range(20)]
+async def test_the_bell_may_be_touched_from_any_thread(wakeups: Wakeups, broker: Listening) -> None:
+    threads = [threading.Thread(target=wakeups.add, args=("default",)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    await bell.flush()
+    await wakeups.flush()
     assert broker.heard == {"default": 20}
 
 
 @pytest.mark.parametrize("problem", [BrokerDown("memory", "gone"), RuntimeError("a fault of the adapter")])
 async def test_a_broker_that_fails_is_rung_again_the_next_time(
-    bell: Bell, broker: Listening, problem: Exception
+    wakeups: Wakeups, broker: Listening, problem: Exception
 ) -> None:
     broker.problem = problem
     broker.go_on.clear()
-    bell.add("default")
+    wakeups.add("default")
     await eventually(lambda: broker.rung)
-    bell.add("default")
+    wakeups.add("default")
     broker.go_on.set()
-    await bell.flush()
+    await wakeups.flush()
     broker.problem = None
-    bell.add("default")
-    await bell.flush()
+    wakeups.add("default")
+    await wakeups.flush()
     assert len(broker.rung) == 3
 
 
 @pytest.fixture
 def listened(app: App) -> Listening:
-    """What the app's own bell rings for."""
+    """What the app's own wakeups rings for."""
     broker = Listening()
-    app.bell._broker = broker
+    app.wakeups._broker = broker
     return broker
 
 
@@ -108,7 +112,7 @@ async def test_a_submit_rings_for_the_labels_of_its_runs(app: App, listened: Lis
     await submit_many(app, 3)
     await submit(app, labels=("eu", "browser"))
     await submit(app, not_before=2**60)
-    await app.bell.flush()
+    await app.wakeups.flush()
     assert listened.heard == {"default": 3, "browser+eu": 1}
 
 
@@ -120,7 +124,7 @@ async def test_runs_of_several_lanes_ring_for_all_of_them_when_they_wake(
         await submit(app, tags=(tag,), not_before=clock() + 1)
     clock.forward(1)
     assert await app.runs.wake_waiting() == 3
-    await app.bell.flush()
+    await app.wakeups.flush()
     assert listened.heard == {"default": 3}
 
 
@@ -130,8 +134,8 @@ async def test_a_place_that_becomes_free_rings_for_the_run_that_waits_for_it(app
     await submit_many(app, 2)
     hand = await Hand.join(app)
     lease = await hand.lease_one()
-    await app.bell.flush()
+    await app.wakeups.flush()
     before = listened.heard["default"]
     await hand.end(lease)
-    await app.bell.flush()
+    await app.wakeups.flush()
     assert listened.heard["default"] > before

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.errors import QueueFull
-from weft.runs.full import REMEMBERED_SECONDS, FullQueues
+from weft.runs.submission import FULL_SECONDS, FullQueues
 
 
 def test_a_full_queue_is_remembered_for_a_moment() -> None:
@@ -15,5 +15,5 @@ def test_a_full_queue_is_remembered_for_a_moment() -> None:
         full.refuse(["news", "shop"])
     assert refused.value.retry_after_seconds == 5
     full.refuse(["news"])
-    at[0] = REMEMBERED_SECONDS
+    at[0] = FULL_SECONDS
     full.refuse(["shop"])

@@ -11,7 +11,7 @@ from tests.conftest import OpenApp, SetClock
 from tests.runs.acting import Hand, facts, set_project, submit, submit_many
 from weft.app import App
 from weft.errors import LeaseLost
-from weft.runs.fairness import share
+from weft.runs.load_balancing import fair_shares
 from weft.runs.model import RunState
 
 
@@ -142,10 +142,10 @@ async def test_one_place_at_a_time_is_shared_in_turns(app: App) -> None:
 
 def test_the_project_furthest_below_its_share_comes_first() -> None:
     weights = {"a": 1.0, "b": 1.0}
-    assert share(1, weights, {"a": 1}, {}) == ["b"]
-    assert share(1, weights, {"a": 1, "b": 1}, {"a": 2, "b": 1}) == ["b"]
-    assert share(3, {"a": 2.0, "b": 1.0}, {}, {}) == ["a", "b", "a"]
-    assert share(3, {}, {}, {}) == []
+    assert fair_shares(1, weights, {"a": 1}, {}) == ["b"]
+    assert fair_shares(1, weights, {"a": 1, "b": 1}, {"a": 2, "b": 1}) == ["b"]
+    assert fair_shares(3, {"a": 2.0, "b": 1.0}, {}, {}) == ["a", "b", "a"]
+    assert fair_shares(3, {}, {}, {}) == []
 
 
 async def test_a_worker_that_was_given_up_for_lost_leases_nothing(app: App) -> None:

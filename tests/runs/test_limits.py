@@ -189,5 +189,30 @@ async def test_a_limit_that_is_set_while_a_run_ends_does_not_count_it_for_ever(
         return 1
 
     ending = Ending(run_id=lease.run_id, attempt=lease.attempt, outcome="succeeded")
-    assert await Leases(app.db, app.bell, clock).finish(hand.id, [ending]) == [True]
+    assert await Leases(app.db, app.wakeups, clock).finish(hand.id, [ending]) == [True]
     assert set((await in_use(app)).values()) == {0}
+
+
+async def test_runs_that_a_limit_holds_back_are_counted(app: App) -> None:
+    await set_limit(app, project_limit("shop"), 1)
+    await submit_many(app, 6)
+    await submit_many(app, 2, project="bank")
+    assert await app.runs.held() == 5, "one of six may start"
+    hand = await Hand.join(app)
+    first = await hand.lease_one()
+    counts = await app.runs.counts({"shop"})
+    assert (counts["ready"], await app.runs.held({"shop"}), await app.runs.held({"bank"})) == (5, 5, 0)
+    assert await app.runs.held() == 5
+    await hand.end(first)
+    assert await app.runs.held() == 4
+
+
+async def test_a_limit_with_room_left_holds_back_what_does_not_fit(app: App) -> None:
+    await set_limit(app, project_limit("shop"), 3)
+    await set_limit(app, tag_limit("shop", "slow"), 1)
+    await submit_many(app, 3, tags=("slow",))
+    assert await app.runs.held() == 2
+    await submit_many(app, 1)
+    assert await app.runs.held() == 2
+    await submit_many(app, 4)
+    assert await app.runs.held({"shop"}) == 5

@@ -16,9 +16,8 @@ from weft.clock import seconds
 from weft.db import schema
 from weft.db.database import Transaction
 from weft.projects.model import Code
-from weft.runs import list_store, window_store
-from weft.runs.listing import Listing
-from weft.runs.model import NewRun, Run, RunSpec, Trigger
+from weft.runs import list_store
+from weft.runs.model import NewRun, Run, RunListing, RunSpec, Trigger
 
 CHANCE = random.Random(7)
 ENDINGS = {
@@ -64,7 +63,7 @@ async def walked(app: App, **wanted: Any) -> list[int]:
     found: list[int] = []
     before: int | None = None
     while True:
-        ids, _, rows, before = await app.runs.page(Listing(before=before, **wanted))
+        ids, _, rows, before = await app.runs.page(RunListing(before=before, **wanted))
         assert set(ids) == set(rows)
         found += ids
         if before is None:
@@ -124,7 +123,7 @@ async def test_a_page_looks_at_a_bounded_number_of_runs(app: App, monkeypatch: p
         each.run_id
         for each in await app.runs.submit([NewRun(project="p", task="t", kind="shell", spec=RunSpec({}))] * 120)
     ]
-    found = await app.runs.page(Listing(where={"kind": "http"}))
+    found = await app.runs.page(RunListing(where={"kind": "http"}))
     assert list(found.ids) == []
     assert found.next == ids[-51]
 
@@ -136,16 +135,16 @@ async def test_a_page_of_many_projects_looks_at_no_more_runs_than_one_of_all(
     projects = [f"p{number}" for number in range(4)]
     new = [NewRun(project=each, task="t", kind="shell", spec=RunSpec({})) for _ in range(30) for each in projects]
     ids = [each.run_id for each in await app.runs.submit(new)]
-    found = await app.runs.page(Listing(where={"kind": "http"}, projects=frozenset(projects)))
+    found = await app.runs.page(RunListing(where={"kind": "http"}, projects=frozenset(projects)))
     assert list(found.ids) == []
     assert found.next == ids[-41]
 
 
 def test_only_a_page_that_is_found_at_once_is_short() -> None:
     many = frozenset(map(str, range(50)))
-    assert Listing(where={"project": "shop", "state": "running"}, projects=frozenset({"shop"})).is_short
-    assert not Listing(where={"kind": "http"}).is_short
-    assert not Listing(where={}, projects=many).is_short
+    assert RunListing(where={"project": "shop", "state": "running"}, projects=frozenset({"shop"})).is_short
+    assert not RunListing(where={"kind": "http"}).is_short
+    assert not RunListing(where={}, projects=many).is_short
 
 
 async def listed(app: App, **where: Any) -> list[int]:
@@ -177,15 +176,15 @@ async def test_a_span_of_time_is_found_without_a_look_at_all_runs(
     app: App, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(list_store, "LOOKED_AT", (5, 10))
-    monkeypatch.setattr(window_store, "APART", 2)
+    monkeypatch.setattr(list_store, "APART", 2)
     ids = []
     for _ in range(60):
         ids.append(await submit(app))
         clock.forward(60)
     began = clock() - seconds(3600)
     found = await app.runs.page(
-        Listing(where={"since": began + seconds(1800), "until": began + seconds(2100)}, limit=3)
+        RunListing(where={"since": began + seconds(1800), "until": began + seconds(2100)}, limit=3)
     )
     assert list(found.ids) == ids[32:35][::-1]
-    later = await app.runs.page(Listing(where={"until": began + seconds(120)}))
+    later = await app.runs.page(RunListing(where={"until": began + seconds(120)}))
     assert (list(later.ids), later.next) == (ids[:2][::-1], None)

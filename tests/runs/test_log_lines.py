@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import for_each
-from weft.runs.log_lines import Line, LinePage, LogLines
-from weft.runs.log_records import LONGEST_RECORD, records_of
-from weft.runs.log_search import LogQuery
-from weft.runs.log_shelf import KeptLog, Segment, log_in_memory
+from weft.logs.lines import LogLine, LogLinePage, LogLineReader
+from weft.logs.records import LONGEST_RECORD, records_of
+from weft.logs.search import LogQuery
+from weft.logs.storage import LogSegment, StoredLog, log_in_memory
 
 ALL = LogQuery()
 ERRORS = LogQuery(level="ERROR")
@@ -24,7 +24,7 @@ def said(message: str, level: str = "INFO") -> bytes:
     return b"\x1e" + json.dumps(record).encode() + b"\n"
 
 
-def segmented(parts: Sequence[bytes], *, counted: bool = True) -> tuple[KeptLog, list[int]]:
+def segmented(parts: Sequence[bytes], *, counted: bool = True) -> tuple[StoredLog, list[int]]:
     """A log in parts, and which of them were read."""
     read: list[int] = []
 
@@ -32,7 +32,7 @@ def segmented(parts: Sequence[bytes], *, counted: bool = True) -> tuple[KeptLog,
         read.append(number)
         return parts[number]
 
-    return KeptLog([Segment.of(part) if counted else len(part) for part in parts], fetch), read
+    return StoredLog([LogSegment.of(part) if counted else len(part) for part in parts], fetch), read
 
 
 def cut_at(data: bytes, places: Sequence[int]) -> list[bytes]:
@@ -40,11 +40,11 @@ def cut_at(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def told(lines: Sequence[Line]) -> list[tuple[int, str]]:
+def told(lines: Sequence[LogLine]) -> list[tuple[int, str]]:
     return [(line.number, record.message) for line in lines for record in line.records]
 
 
-async def read_back(lines: LogLines, asked: LogQuery, limit: int) -> list[tuple[int, str]]:
+async def read_back(lines: LogLineReader, asked: LogQuery, limit: int) -> list[tuple[int, str]]:
     """Page after page from the end."""
     page = await lines.before(None, asked, limit)
     found = told(page.lines)
@@ -54,8 +54,8 @@ async def read_back(lines: LogLines, asked: LogQuery, limit: int) -> list[tuple[
     return found
 
 
-async def read_on(lines: LogLines, asked: LogQuery, limit: int) -> list[tuple[int, str]]:
-    page = LinePage(lines=[], older=None, newer=0)
+async def read_on(lines: LogLineReader, asked: LogQuery, limit: int) -> list[tuple[int, str]]:
+    page = LogLinePage(lines=[], older=None, newer=0)
     found: list[tuple[int, str]] = []
     while page.newer is not None:
         page = await lines.after(page.newer, asked, limit)
@@ -76,7 +76,7 @@ async def test_every_line_is_read_once_in_either_direction(
 ) -> None:
     data = b"\n".join(text.encode() for text in texts) + (b"" if is_open else b"\n")
     log, _ = segmented(cut_at(data, cuts), counted=counted)
-    lines = await LogLines.of(log)
+    lines = await LogLineReader.of(log)
     expected = list(enumerate(data.decode().removesuffix("\n").split("\n"), 1)) if data else []
     if is_open and data.endswith(b"\n"):
         expected = list(enumerate(data.decode()[:-1].split("\n"), 1))
@@ -95,7 +95,7 @@ COMPACT = b'\x1e{"at":1794790923000000,"level":"ERROR","logger":"a","message":"l
 async def test_an_error_is_found_wherever_its_line_is_cut(error: bytes) -> None:
     data = said("before") + error + said("after")
     for cut in range(1, len(data)):
-        lines = await LogLines.of(segmented(cut_at(data, [cut, cut + 30]))[0])
+        lines = await LogLineReader.of(segmented(cut_at(data, [cut, cut + 30]))[0])
         assert told((await lines.before(None, ERRORS, 1)).lines) == [(2, "lost")], cut
         assert told((await lines.after(0, ERRORS, 1)).lines) == [(2, "lost")], cut
         assert [each async for found in lines.errors() for each in told(found)] == [(2, "lost")], cut
@@ -105,14 +105,14 @@ async def test_segments_without_an_error_are_not_read_for_errors() -> None:
     parts = [said(f"page {n}") * 10 for n in range(8)]
     parts[2] += said("lost", "ERROR") + said("page")
     log, read = segmented(parts)
-    lines = await LogLines.of(log)
+    lines = await LogLineReader.of(log)
     assert told((await lines.before(None, ERRORS, 1)).lines) == [(31, "lost")]
     assert set(read) <= {1, 2, 3}
 
 
 async def test_the_end_costs_its_last_segments_and_a_line_in_the_midst_its_own() -> None:
     log, read = segmented([said(f"page {n}") * 10 for n in range(20)])
-    lines = await LogLines.of(log)
+    lines = await LogLineReader.of(log)
     assert [line.number for line in (await lines.before(None, ALL, 3)).lines] == [198, 199, 200]
     assert set(read) <= {18, 19}
     read.clear()
@@ -132,15 +132,15 @@ async def test_a_text_is_found_by_lines_as_it_is_by_records(text: str) -> None:
         {"message": "odd"},
     ]
     data = b"".join(b"\x1e" + json.dumps(each).encode() + b"\n" for each in records) + b"r\x1b[1med Price\n" * 2
-    lines = await LogLines.of(log_in_memory(data))
+    lines = await LogLineReader.of(log_in_memory(data))
     asked = LogQuery(text=text)
     wanted = [number for number, record in enumerate(records_of(data), 1) if asked.wants(record)]
     assert [line.number for line in (await lines.after(0, asked, 100)).lines] == wanted
 
 
 async def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.runs.log_lines.SEARCHED", 2000)
-    lines = await LogLines.of(segmented([said("needle"), *[said(f"page {n}") * 10 for n in range(20)]])[0])
+    monkeypatch.setattr("weft.logs.lines.SEARCHED", 2000)
+    lines = await LogLineReader.of(segmented([said("needle"), *[said(f"page {n}") * 10 for n in range(20)]])[0])
     page = await lines.before(None, LogQuery(text="needle"), 5)
     assert (page.lines, page.older) == ([], 23)
     assert await read_back(lines, LogQuery(text="needle"), 5) == [(1, "needle")]
@@ -148,7 +148,7 @@ async def test_a_search_says_how_far_it_looked(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_lines_are_found_by_logger_and_by_pattern() -> None:
-    lines = await LogLines.of(log_in_memory(said("one") + b"two\n" + said("three")))
+    lines = await LogLineReader.of(log_in_memory(said("one") + b"two\n" + said("three")))
     for logger, found in (("shop", [1, 3]), ("shop.spider", [1, 3]), ("shop.spi", []), ("spider", [])):
         assert [line.number for line in (await lines.after(0, LogQuery(logger=logger), 9)).lines] == found
     assert told((await lines.before(None, LogQuery(regex="t[wh]"), 9)).lines) == [(2, "two"), (3, "three")]
@@ -157,7 +157,7 @@ async def test_lines_are_found_by_logger_and_by_pattern() -> None:
 async def test_a_line_that_is_longer_than_segments_is_told_with_how_much_more_there_is() -> None:
     half = b"x" * (LONGEST_RECORD // 2)
     log, read = segmented([b"a\n" + half, *[half] * 9, half + b"\nz\n"])
-    lines = await LogLines.of(log)
+    lines = await LogLineReader.of(log)
     [first, long, last] = (await lines.before(None, ALL, 3)).lines
     assert (first.records[0].message, last.records[0].message, last.number) == ("a", "z", 3)
     assert long.records[0].message.endswith(f"[…{11 * len(half) - (32 << 10)} more]")
@@ -165,9 +165,9 @@ async def test_a_line_that_is_longer_than_segments_is_told_with_how_much_more_th
 
 
 async def test_text_before_a_record_has_the_same_line() -> None:
-    lines = await LogLines.of(log_in_memory(b"Loading..." + said("ready")))
+    lines = await LogLineReader.of(log_in_memory(b"Loading..." + said("ready")))
     assert told((await lines.before(None, ALL, 3)).lines) == [(1, "Loading..."), (1, "ready")]
-    marks = await LogLines.of(log_in_memory(b"\x1e" * 100_000 + b"\n"))
+    marks = await LogLineReader.of(log_in_memory(b"\x1e" * 100_000 + b"\n"))
     assert len((await marks.before(None, ALL, 3)).lines[0].records) == 50
 
 
@@ -175,7 +175,7 @@ async def test_a_traceback_that_was_printed_below_an_error_is_part_of_it() -> No
     head = b"2026-11-16 01:02:03 [scrapy.core.scraper] ERROR: Spider error processing <GET http://x/1>\n"
     trace = b'Traceback (most recent call last):\n  File "x.py", line 1, in parse\nKeyError: 7\n'
     data = head + trace + b"2026-11-16 01:02:04 [shop] INFO: fine\n" + head + b"not a traceback\n" + head
-    lines = await LogLines.of(log_in_memory(data))
+    lines = await LogLineReader.of(log_in_memory(data))
     [found] = [batch async for batch in lines.errors()]
     assert [(line.number, line.records[0].exception) for line in found] == [
         (1, trace.decode().rstrip()),

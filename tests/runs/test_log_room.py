@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.conftest import OpenApp
 from tests.runs.acting import Hand, submit
 from weft.app import App
-from weft.runs.log_room import ALLOWANCE
+from weft.runs.leases import ALLOWANCE
 from weft.workers.protocol import LogChunk
 
 MOST = 5_000

@@ -7,7 +7,7 @@ import pytest
 from tests.runs.acting import Hand, submit
 from weft.app import App
 from weft.errors import Conflict, NotFound
-from weft.runs.model import HELD, RunState
+from weft.runs.model import RunState
 
 RESUMABLE = {"spider": "quotes", "resumable": True}
 
@@ -16,7 +16,7 @@ async def test_a_waiting_run_that_is_paused_is_not_leased_until_it_is_resumed(ap
     run_id = await submit(app, spec=RESUMABLE)
     hand = await Hand.join(app)
     paused = await app.pauses.pause(run_id)
-    assert (paused.state, paused.not_before) == (RunState.QUEUED, HELD)
+    assert (paused.state, paused.not_before) == (RunState.PAUSED, None)
     await app.runs.wake_waiting()
     assert not await hand.lease()
     await app.pauses.resume(run_id)
@@ -31,9 +31,11 @@ async def test_a_running_run_is_asked_at_the_next_heartbeat_and_held_when_it_was
     assert (await hand.beat()).pause == ((run_id, 1),)
     await hand.end(lease, outcome="released", reason="paused")
     run = await app.runs.get(run_id)
-    assert (run.state, run.not_before, run.reason) == (RunState.QUEUED, HELD, "paused")
+    assert (run.state, run.not_before, run.reason) == (RunState.PAUSED, None, "paused")
     await app.pauses.resume(run_id)
     assert (await hand.lease_one()).attempt == 2
+    run = await app.runs.get(run_id)
+    assert (run.state, run.reason) == (RunState.RUNNING, None)
 
 
 async def test_a_run_whose_worker_is_lost_while_it_was_asked_to_pause_is_paused(app: App) -> None:
@@ -42,7 +44,7 @@ async def test_a_run_whose_worker_is_lost_while_it_was_asked_to_pause_is_paused(
     await hand.lease_one()
     await app.pauses.pause(run_id)
     await app.db.transact(lambda tx: app.leases.expire(tx, hand.id, "silent"))
-    assert (await app.runs.get(run_id)).not_before == HELD
+    assert (await app.runs.get(run_id)).state is RunState.PAUSED
 
 
 async def test_a_pause_that_was_taken_back_in_time_changes_nothing(app: App) -> None:

@@ -6,8 +6,7 @@ from tests.conftest import SetClock
 from tests.runs.acting import Hand, submit_many
 from weft.app import App
 from weft.clock import Moment, seconds
-from weft.runs.endings import MOST_APART, SECONDS_APART
-from weft.runs.judging import MERCY
+from weft.runs.endings import MERCY, MOST_APART, SECONDS_APART
 from weft.runs.model import RunState
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.conftest import SetClock
 from tests.runs.acting import Hand, events_of, facts, submit
 from weft.app import App
-from weft.runs.judging import judge
-from weft.runs.model import Ending, Outcome, Retry, RunState
+from weft.runs.endings import judge
+from weft.runs.model import Ending, Retry, RunOutcome, RunState
 
 STEADY = {"delay_seconds": 10.0, "jitter": 0.0}
 
@@ -169,7 +169,7 @@ async def test_a_run_that_must_not_be_repeated_fails_with_its_worker(app: App) -
     run = await app.runs.get(run_id)
     assert (run.state, run.outcome, run.reason) == (
         RunState.FAILED,
-        Outcome.LOST,
+        RunOutcome.LOST,
         "worker hand went silent (1 of 3 allowed losses)",
     )
 

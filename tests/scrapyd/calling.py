@@ -11,9 +11,9 @@ import aiohttp
 
 from tests.api.acting import Answer, Visitor
 from weft.access.model import Role
-from weft.api.door import open_scrapyd_server
 from weft.app import App
-from weft.workers.protocol import Card
+from weft.http.application import open_scrapyd_server
+from weft.workers.protocol import WorkerInfo
 
 JOB = {"project": "shop", "spider": "things"}
 Form = Mapping[str, Any] | aiohttp.FormData | bytes | io.BytesIO | None
@@ -72,6 +72,6 @@ async def scheduled(client: Client, **more: Any) -> str:
 
 async def leased(app: App) -> Any:
     """A worker that takes what waits; the leases that it got, and its own id."""
-    card = Card(name="w1", host="here", pid=4711, version="0", labels=(), capacity=10)
+    card = WorkerInfo(name="w1", host="here", pid=4711, version="0", labels=(), capacity=10)
     worker = await app.protocol.join(card)
     return worker, await app.protocol.lease(worker, 10)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.items.scene import Spider
 from tests.runs.acting import Hand
 from weft.app import App
-from weft.runs.log_shelf import keep_log
+from weft.logs.storage import store_log
 from weft.scrapyd.model import NewJob
 
 AT = 1_794_790_923_000_000
@@ -40,7 +40,7 @@ class Performance:
 
     async def ends(self, log: bytes = b"", outcome: str = "succeeded") -> None:
         key = f"logs/{self.run_id}/{self.spider.lease.attempt}.log"
-        await keep_log(self.app.blobs, key, len(log), lambda start, size: log[start : start + size])
+        await store_log(self.app.blobs, key, len(log), lambda start, size: log[start : start + size])
         assert await self.spider.hand.end(self.spider.lease, outcome, log_key=key, log_bytes=len(log))
 
     async def tries_again(self) -> None:

@@ -11,11 +11,11 @@ from tests.conftest import SetClock
 from tests.scrapyd import left_behind
 from weft.app import App
 from weft.db import schema
-from weft.items.model import Selection
+from weft.items.model import ItemQuery
 from weft.runs.model import Run
 from weft.scrapyd.conf import read_conf
-from weft.scrapyd.import_model import Fate, Kind, Report
-from weft.scrapyd.importing import Importing
+from weft.scrapyd.importing import ScrapydImport
+from weft.scrapyd.model import ImportKind, ImportOutcome, ImportReport
 
 
 @dataclass
@@ -28,9 +28,9 @@ class Taking:
 
     async def __call__(
         self, folder: Path | None = None, *, project: str | None = None, dry_run: bool = False
-    ) -> Report:
+    ) -> ImportReport:
         app = self.app
-        importing = Importing(app.db, app.blobs, app.projects, app.jobs, self.clock)
+        importing = ScrapydImport(app.db, app.blobs, app.projects, app.jobs, self.clock)
         conf = read_conf(folder or self.folder, self.conf())
         return await importing.take(conf, project=project, dry_run=dry_run)
 
@@ -46,17 +46,17 @@ class Taking:
         return await self.app.runs.get(found.run_id)
 
     async def items(self, run: Run) -> list[dict[str, object]]:
-        return [dict(row.data) async for row in self.app.items.rows(Selection(run_id=run.id))]
+        return [dict(row.data) async for row in self.app.items.rows(ItemQuery(run_id=run.id))]
 
 
-def counts(report: Report) -> dict[str, tuple[int, int, int]]:
+def counts(report: ImportReport) -> dict[str, tuple[int, int, int]]:
     """Of each kind: taken, known, refused."""
-    fates = (Fate.TAKEN, Fate.KNOWN, Fate.REFUSED)
-    every = {kind.value: tuple(report.counts[kind, fate] for fate in fates) for kind in Kind}
+    fates = (ImportOutcome.TAKEN, ImportOutcome.KNOWN, ImportOutcome.REFUSED)
+    every = {kind.value: tuple(report.counts[kind, fate] for fate in fates) for kind in ImportKind}
     return {kind: found for kind, found in every.items() if any(found)}  # type: ignore[misc]
 
 
-def refused(report: Report) -> dict[str, str]:
+def refused(report: ImportReport) -> dict[str, str]:
     return {each.name: each.why for each in report.refused}
 
 

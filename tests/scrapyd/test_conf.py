@@ -10,8 +10,17 @@ import pytest
 
 from weft.config import Config
 from weft.errors import Invalid
-from weft.scrapyd.conf import ScrapydConf, read_conf, sources
-from weft.scrapyd.conf_report import CLASSES, READERS, SERVICES, Option, explained, weft_toml
+from weft.scrapyd.conf import (
+    CLASSES,
+    READERS,
+    SERVICES,
+    OptionReport,
+    ScrapydConf,
+    explain_options,
+    read_conf,
+    sources,
+    weft_toml,
+)
 
 DEFAULTS = """
 application bind_address http_port unix_socket_path username password spiderqueue poller poll_interval launcher max_proc
@@ -36,8 +45,8 @@ def conf_of(folder: Path, text: str) -> ScrapydConf:
     return read_conf(folder, file)
 
 
-def option(folder: Path, line: str, section: str = "scrapyd") -> Option:
-    (found,) = explained(conf_of(folder, f"[{section}]\n{line}\n"))
+def option(folder: Path, line: str, section: str = "scrapyd") -> OptionReport:
+    (found,) = explain_options(conf_of(folder, f"[{section}]\n{line}\n"))
     return found
 
 
@@ -78,7 +87,7 @@ def test_the_environment_counts_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_of_a_scrapy_cfg_only_what_scrapyd_reads_counts(tmp_path: Path) -> None:
     (tmp_path / "scrapy.cfg").write_text("[settings]\nshop = shop.settings\n[deploy]\nurl = http://x/\n")
-    (found,) = explained(read_conf(tmp_path))
+    (found,) = explain_options(read_conf(tmp_path))
     assert (found.section, found.name, found.is_supported) == ("settings", "shop", False)
     assert "weft deploy" in found.meaning
 
@@ -111,15 +120,15 @@ def test_every_option_of_scrapyd_has_its_meaning(tmp_path: Path) -> None:
 def test_every_setting_that_is_advised_is_one_of_weft(tmp_path: Path) -> None:
     known = {each.name for each in fields(Config)}
     text = "[scrapyd]\n" + "".join(f"{name} = 1\n" for name in DEFAULTS.split() if name != "username") + "username =\n"
-    advised = [each.settings for each in explained(conf_of(tmp_path, text))]
+    advised = [each.settings for each in explain_options(conf_of(tmp_path, text))]
     assert {name for each in advised for name in each} <= known
 
 
 def test_what_is_advised_is_a_configuration(tmp_path: Path) -> None:
     text = '[scrapyd]\nbind_address = 127.0.0.1\nhttp_port = 6801\nmax_proc = 7\nnode_name = a "b" \\ c\nusername =\n'
     file = tmp_path / "weft.toml"
-    file.write_text("\n".join(weft_toml(explained(conf_of(tmp_path, text)))))
-    from weft.settings import load
+    file.write_text("\n".join(weft_toml(explain_options(conf_of(tmp_path, text)))))
+    from weft.config import load
 
     config = load(environment={}, file=file).config
     assert (config.host, config.port, config.scrapyd_node_name) == ("127.0.0.1", 6801, 'a "b" \\ c')
@@ -130,13 +139,13 @@ def test_what_is_advised_is_a_configuration(tmp_path: Path) -> None:
 def test_as_many_runs_at_once_as_scrapyd_had_processes(tmp_path: Path) -> None:
     cores = os.cpu_count() or 1
     assert option(tmp_path, "max_proc_per_cpu = 3").settings == {"workers": 0, "capacity": 3}
-    both = explained(conf_of(tmp_path, f"[scrapyd]\nmax_proc = {2 * cores}\nmax_proc_per_cpu = 9\n"))
+    both = explain_options(conf_of(tmp_path, f"[scrapyd]\nmax_proc = {2 * cores}\nmax_proc_per_cpu = 9\n"))
     assert [each.settings for each in both] == [{"workers": 0, "capacity": 2}] * 2
 
 
 def test_a_password_is_shown_nowhere(tmp_path: Path) -> None:
     text = "[scrapyd]\nusername = ada\npassword = s3cret-%(x\n"
-    found = explained(conf_of(tmp_path, text))
+    found = explain_options(conf_of(tmp_path, text))
     assert "s3cret" not in str(found)
     assert [each.value for each in found] == ["ada", "••••"]
     assert "weft users create ada" in found[0].meaning

@@ -12,7 +12,7 @@ from tests.api.people import Person, basic
 from tests.conftest import OpenApp, on_sqlite
 from tests.scrapyd.calling import JOB, Client, asked, calling, said
 from weft.access.model import EVERYWHERE, Role
-from weft.api.rates import BURST_SECONDS
+from weft.http.limits import BURST_SECONDS
 
 pytestmark = on_sqlite
 ELSEWHERE = {"Origin": "https://evil.example"}
@@ -110,7 +110,9 @@ async def test_a_password_counts_at_an_open_door_as_well(another_app: OpenApp, o
 
 
 async def test_a_host_that_is_not_served_is_refused(scrapyd: Client) -> None:
-    assert (await scrapyd.get("/daemonstatus.json", headers={"Host": "evil.example"})).status == 421
+    answer = await scrapyd.get("/daemonstatus.json", headers={"Host": "scrapyd1:6800"})
+    assert (answer.status, answer.json["status"]) == (421, "error")
+    assert "WEFT_ALLOWED_HOSTS=scrapyd1 in the environment" in answer.json["message"]
 
 
 async def test_whoever_asks_too_often_is_told_when_to_come_back(another_app: OpenApp) -> None:

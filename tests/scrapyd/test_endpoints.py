@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import SetClock, on_sqlite
 from tests.scrapyd.calling import JOB, Client, asked, leased, said, scheduled
 from tests.scrapyd.conftest import a_version
+from weft.items.model import ItemBatch
 from weft.runs.model import Ending, RunState
 
 REQUIRED = [
@@ -205,6 +206,15 @@ async def test_a_setting_without_a_value_is_refused(scrapyd: Client) -> None:
 
 
 @on_sqlite
+async def test_a_job_says_how_long_it_may_take_to_close(scrapyd: Client) -> None:
+    await scheduled(scrapyd, jobid="a", setting="WEFT_GRACE_SECONDS=60")
+    (job,) = (await asked(scrapyd, "/listjobs.json"))["pending"]
+    assert job["settings"] == {"WEFT_GRACE_SECONDS": "60"}
+    refused = await said(scrapyd, "/schedule.json", {**JOB, "setting": "WEFT_GRACE_SECONDS=soon"})
+    assert "WEFT_GRACE_SECONDS is 'soon'; it must be a number from 0 to 3600" in refused
+
+
+@on_sqlite
 async def test_no_list_shows_a_secret(scrapyd: Client) -> None:
     await scheduled(scrapyd, password="hunter22", api_key="{{secret:SHOP}}", setting="DB_PASSWORD=hunter22")
     answer = await scrapyd.get("/listjobs.json")
@@ -245,7 +255,7 @@ async def test_a_job_is_pending_then_running_then_finished(scrapyd: Client, cloc
     assert (found["pending"], found["running"]) == ([], [])
     [finished] = found["finished"]
     assert set(finished) == {"id", "project", "spider", "start_time", "end_time", "log_url", "items_url"}
-    assert finished["items_url"] == "/items/shop/things/a.jl"
+    assert finished["items_url"] is None
     assert finished["start_time"] < finished["end_time"]
     assert (await asked(scrapyd, "/status.json?job=a"))["currstate"] == "finished"
     assert (await asked(scrapyd, "/daemonstatus.json"))["finished"] == 1
@@ -290,3 +300,18 @@ async def test_deleting_a_project_takes_back_what_waits(scrapyd: Client) -> None
     assert (await scrapyd.send("/delproject.json", {"project": "shop"})).json["status"] == "ok"
     assert (await asked(scrapyd, "/listjobs.json"))["pending"] == []
     assert (await asked(scrapyd, "/listjobs.json?project=shop"))["message"] == "project 'shop' not found"
+
+
+async def test_a_job_with_items_names_their_file_and_one_without_names_none(scrapyd: Client) -> None:
+    await scheduled(scrapyd, jobid="some")
+    await scheduled(scrapyd, jobid="none")
+    worker, leases = await leased(scrapyd.app)
+    first = leases[0]
+    await scrapyd.app.protocol.collect(worker, [ItemBatch(first.run_id, first.attempt, 1, b'{"item":{"price":1}}\n')])
+    urls = {"some": "/items/shop/things/some.jl", "none": None}
+    running = (await asked(scrapyd, "/listjobs.json"))["running"]
+    assert {each["id"]: each["items_url"] for each in running} == urls
+    endings = [Ending(each.run_id, each.attempt, "succeeded", "") for each in leases]
+    await scrapyd.app.protocol.finish(worker, endings)
+    finished = (await asked(scrapyd, "/listjobs.json"))["finished"]
+    assert {each["id"]: each["items_url"] for each in finished} == urls

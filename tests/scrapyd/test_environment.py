@@ -9,7 +9,7 @@ import pytest
 
 from tests.executing import attempt
 from tests.spiders import ready
-from weft.adapters.executors._crawl import Crawl, environment
+from weft.adapters.executors._spider_spec import SpiderSpec, environment
 
 
 def found(folder: Path, args: dict[str, Any]) -> dict[str, str]:
@@ -29,4 +29,4 @@ def test_a_spider_finds_the_version_that_was_asked_for_as_it_was_spelled(tmp_pat
 
 @pytest.mark.parametrize("name", ["start-url", "2nd", "class", "größe"])
 def test_an_argument_may_have_any_name_that_a_command_line_could_give(name: str) -> None:
-    assert Crawl.of({"spider": "things", "args": {name: "x"}}).args == {name: "x"}
+    assert SpiderSpec.of({"spider": "things", "args": {name: "x"}}).args == {name: "x"}

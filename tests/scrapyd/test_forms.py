@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import on_sqlite
 from tests.scrapyd.calling import Client
-from weft.api.problems import Refused
-from weft.api.scrapyd.forms import MOST_FIELDS, Fields, Urlencoded, query_of
+from weft.operations.problems import RequestRefused
+from weft.scrapyd_http.requests import MOST_FIELDS, FormFields, UrlencodedParser, query_of
 
 PARTS = {"Content-Type": "multipart/form-data; boundary=cut"}
 
@@ -25,8 +25,8 @@ PARTS = {"Content-Type": "multipart/form-data; boundary=cut"}
 )
 def test_a_form_reads_the_same_in_pieces_of_any_size(fields: list[tuple[bytes, bytes]], size: int) -> None:
     text = "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in fields).encode()
-    found = Fields()
-    parser = Urlencoded(found)
+    found = FormFields()
+    parser = UrlencodedParser(found)
     for start in range(0, len(text), size):
         parser.write(text[start : start + size])
     parser.finalize()
@@ -42,8 +42,8 @@ def test_what_has_no_equals_sign_is_no_field_and_empty_values_are_kept() -> None
 
 def test_an_egg_is_written_as_it_was_sent(tmp_path: Path) -> None:
     egg, file = bytes(range(256)) * 40, tmp_path / "egg"
-    text, found = f"egg={quote_plus(egg)}&egg=second".encode(), Fields(file, 20_000)
-    parser = Urlencoded(found)
+    text, found = f"egg={quote_plus(egg)}&egg=second".encode(), FormFields(file, 20_000)
+    parser = UrlencodedParser(found)
     for start in range(0, len(text), 17):
         parser.write(text[start : start + 17])
     parser.finalize()
@@ -53,7 +53,7 @@ def test_an_egg_is_written_as_it_was_sent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"&" * (MOST_FIELDS + 1), b"a=1&" * (MOST_FIELDS + 1)])
 def test_a_form_of_too_many_pieces_is_refused(text: bytes) -> None:
-    with pytest.raises(Refused, match="at most"):
+    with pytest.raises(RequestRefused, match="at most"):
         query_of(text)
 
 

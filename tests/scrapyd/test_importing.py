@@ -42,8 +42,8 @@ from weft.app import App, open_worker
 from weft.clock import moment
 from weft.db import schema
 from weft.runs.model import Run
-from weft.scrapyd.import_model import Fate, Kind
-from weft.workers.heart import Heart
+from weft.scrapyd.model import ImportKind, ImportOutcome
+from weft.workers.heartbeat import Heartbeats
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("remembered_checks")]
 """Scrapyd itself is started, and commands are, on a machine that may be busy."""
@@ -146,7 +146,7 @@ async def test_jobs_of_a_scrapyd_that_runs_are_left_to_it(take: Taking, live: Se
     log = live.directory / "logs/shop/waits/running.log"
     os.utime(log, (time.time() + 3600,) * 2)  # it says something whenever it is looked at
     report = await take(live.directory)
-    assert report.counts[Kind.FINISHED, Fate.TAKEN] == len(DONE)
+    assert report.counts[ImportKind.FINISHED, ImportOutcome.TAKEN] == len(DONE)
     why = refused(report)
     assert why["shop/waits/running"].startswith("it may still run: ")
     assert f"process {live.pid} has it open: stop Scrapyd first" in why["shop.db"]
@@ -159,9 +159,13 @@ async def test_weft_answers_for_the_jobs_of_before_as_scrapyd_did(take: Taking, 
     theirs = left_behind.ask(live, "listjobs.json")["finished"]
     async with calling(take.app) as door:
         client = await door.granted({EVERYWHERE: Role.DEVELOPER})
-        ours = (await client.get("/listjobs.json")).json["finished"]
-        assert [each for each in ours if each["id"] in DONE] == theirs
+        listed = (await client.get("/listjobs.json")).json["finished"]
+        ours = {each["id"]: each for each in listed if each["id"] in DONE}
+        assert list(ours) == [each["id"] for each in theirs]
         for job in theirs:
+            # Scrapyd has an empty file where a job of its items_dir had no items; here that is no link.
+            has_items = (left / job["items_url"][1:]).read_bytes().strip()
+            assert ours[job["id"]] == job | {"items_url": job["items_url"] if has_items else None}
             for url in (job["log_url"], job["items_url"]):
                 assert (await client.get(url)).data.splitlines() == (left / url[1:]).read_bytes().splitlines()
         versions = left_behind.ask(live, "listversions.json?project=shop")["versions"]
@@ -172,8 +176,8 @@ async def test_weft_answers_for_the_jobs_of_before_as_scrapyd_did(take: Taking, 
 @on_sqlite
 async def test_what_waited_is_run_by_a_worker_of_weft(take: Taking, left: Path) -> None:
     await take(left)
-    heart = Heart(take.app.protocol, 0.1)
-    worker = open_worker(take.app, "w1", heart)
+    heartbeats = Heartbeats(take.app.protocol, 0.1)
+    worker = open_worker(take.app, "w1", heartbeats)
     working = asyncio.create_task(worker.run())
     try:
         for job, count in (("high", 1), ("first-2", 5), ("low", 2)):
@@ -182,7 +186,7 @@ async def test_what_waited_is_run_by_a_worker_of_weft(take: Taking, left: Path) 
     finally:
         worker.drain()
         await working
-        heart.close()
+        heartbeats.close()
     counted = await take.app.datasets.counts("shop", "things")
     assert (counted.things, counted.items) == (1000, 1003 + 8)
 

@@ -30,9 +30,9 @@ from tests.scrapyd.left_behind import (
 from tests.scrapyd.taking import Taking, counts, refused, stored
 from weft.app import App
 from weft.clock import moment
-from weft.items.lines import LARGEST_ITEM
-from weft.scrapyd.import_items import lines_of, read_item
-from weft.scrapyd.import_model import Fate, Kind
+from weft.items.collector import LARGEST_ITEM
+from weft.scrapyd.import_finished import lines_of, read_item
+from weft.scrapyd.model import ImportKind, ImportOutcome
 
 SECRET = b"root:x:0:0\n"
 
@@ -94,7 +94,7 @@ async def test_pipes_and_folders_in_the_place_of_files_hold_up_nothing(take: Tak
     os.mkfifo(take.folder / "logs/pipe")
     report = await take()
     assert set(refused(report)) == {"shop/prices/pipe.log", "shop/prices/folder.log", "pipe"}
-    assert report.counts[Kind.LOG, Fate.TAKEN] == 1
+    assert report.counts[ImportKind.LOG, ImportOutcome.TAKEN] == 1
 
 
 @on_sqlite
@@ -122,7 +122,7 @@ async def test_what_other_tools_write_beside_logs_is_passed_over(take: Taking) -
     written(take.folder / "logs/stats.json", b"{}")
     written(take.folder / "logs/.hidden", b"")
     report = await take()
-    assert (report.is_whole, report.counts[Kind.LOG, Fate.TAKEN]) == (True, 1)
+    assert (report.is_whole, report.counts[ImportKind.LOG, ImportOutcome.TAKEN]) == (True, 1)
     written(take.folder / "logs/shop/prices/b.log.gz", b"\x1f\x8b")
     assert refused(await take()) == {"shop/prices/b.log.gz": "its name does not end with .log"}
 

@@ -13,10 +13,10 @@ from weft.app import App
 from weft.db import schema
 from weft.errors import NotFound, QueueFull
 from weft.runs.model import Ending, NewRun, RunSpec
-from weft.scrapyd.jobs import newest, spelled, whole
+from weft.scrapyd.jobs import matching_version, newest_version, whole_priority
 from weft.scrapyd.model import JobState, NewJob, sanitised
 from weft.tasks.model import ProjectSettings
-from weft.workers.protocol import Card
+from weft.workers.protocol import WorkerInfo
 
 
 def job(name: str, **more: object) -> NewJob:
@@ -31,7 +31,7 @@ def native(app: App, **more: object) -> NewRun:
 
 async def worked_off(app: App, most: int = 100) -> list[int]:
     """Lease what waits and end it well; the runs in the order of their ends."""
-    worker = await app.protocol.join(Card("w1", "here", 1, "0", most))
+    worker = await app.protocol.join(WorkerInfo("w1", "here", 1, "0", most))
     leases = await app.protocol.lease(worker, most)
     await app.protocol.finish(worker, [Ending(each.run_id, each.attempt, "succeeded") for each in leases])
     return [each.run_id for each in leases]
@@ -93,7 +93,7 @@ async def test_what_ended_last_is_first_although_it_began_long_ago(app: App, clo
     """It has the lowest number of all, and of those that were looked at by number it would be none."""
     await a_version(app)
     await app.jobs.schedule(job("long"))
-    worker = await app.protocol.join(Card("w2", "here", 1, "0", 1))
+    worker = await app.protocol.join(WorkerInfo("w2", "here", 1, "0", 1))
     [lease] = await app.protocol.lease(worker, 1)
     for name in ("b", "c", "d"):
         await app.jobs.schedule(job(name))
@@ -173,12 +173,12 @@ async def test_who_scheduled_it_is_in_the_first_event_of_the_run(app: App) -> No
     ("priority", "expected"), [(0.4, 0), (1.6, 2), (-7.0, -7), (1e9, 1000), (float("-inf"), -1000)]
 )
 def test_a_priority_becomes_a_whole_one_within_bounds(priority: float, expected: int) -> None:
-    assert whole(priority) == expected
+    assert whole_priority(priority) == expected
 
 
 def test_versions_are_found_in_either_spelling_and_the_exact_one_first() -> None:
     assert sanitised("1.0/a b") == "1_0_a_b"
-    assert spelled(["1.0", "1_0", "2"], "1_0") == "1_0"
-    assert spelled(["1.0", "2"], "1_0") == "1.0"
-    assert spelled(["1.0"], "3") is None
-    assert newest(["1.9", "1.10", "1.2"]) == "1.10"
+    assert matching_version(["1.0", "1_0", "2"], "1_0") == "1_0"
+    assert matching_version(["1.0", "2"], "1_0") == "1.0"
+    assert matching_version(["1.0"], "3") is None
+    assert newest_version(["1.9", "1.10", "1.2"]) == "1.10"

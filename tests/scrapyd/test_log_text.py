@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.scrapyd.performing import AT, said
-from weft.api.scrapyd.lengths import Lengths, between
-from weft.api.scrapyd.log_text import LONGEST_LINE, LogFile, LogLines, LogPart, local_second, record_text
-from weft.api.scrapyd.ranges import Range
-from weft.runs.log_shelf import KeptLog
+from weft.logs.storage import StoredLog
+from weft.scrapyd_http.files import ByteRange, LengthCache, bytes_between
+from weft.scrapyd_http.logs import LONGEST_LINE, AttemptLog, JobLog, LogFormatter, local_second, record_text
 
 SEGMENT = 100_000
 
@@ -29,11 +28,11 @@ def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def text_of(data: bytes, size: int) -> bytes:
     """The text of bytes that come in pieces of this size."""
-    lines = LogLines()
+    lines = LogFormatter()
     return b"".join([*(lines.feed(data[at : at + size]) for at in range(0, len(data), size)), lines.end()])
 
 
-def file_of(data: bytes, read: list[int]) -> LogFile:
+def file_of(data: bytes, read: list[int]) -> JobLog:
     """A kept log, which notes the segments of it that are read."""
     cuts = [data[at : at + SEGMENT] for at in range(0, len(data), SEGMENT)]
 
@@ -41,10 +40,10 @@ def file_of(data: bytes, read: list[int]) -> LogFile:
         read.append(number)
         return cuts[number]
 
-    async def opened() -> KeptLog:
-        return KeptLog([len(cut) for cut in cuts], segment)
+    async def opened() -> StoredLog:
+        return StoredLog([len(cut) for cut in cuts], segment)
 
-    return LogFile([LogPart(opened, is_live=False)])
+    return JobLog([AttemptLog(opened, is_live=False)])
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -54,7 +53,7 @@ def test_text_is_the_same_wherever_its_bytes_are_cut(size: int) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
-    lines, told, piece = LogLines(), 0, b"x" * 1_000_000
+    lines, told, piece = LogFormatter(), 0, b"x" * 1_000_000
     for _ in range(20):
         told += len(lines.feed(piece))
     assert told >= 20_000_000 - LONGEST_LINE - len(piece)
@@ -83,12 +82,12 @@ def test_a_record_of_no_time_is_told_somehow(at: int) -> None:
 async def test_the_end_of_a_measured_log_is_read_alone() -> None:
     log = b"".join(said(f"line {number}", at=AT + number) for number in range(20_000))
     read: list[int] = []
-    file, lengths = file_of(log, read), Lengths()
+    file, lengths = file_of(log, read), LengthCache()
     measured = await lengths.of("log", file)
     assert measured.size == len(text_of(log, len(log)))
     segments = len(set(read))
     read.clear()
-    told = [part async for part in between(file, measured, measured.size - 11, measured.size)]
+    told = [part async for part in bytes_between(file, measured, measured.size - 11, measured.size)]
     assert b"".join(told) == b"line 19999\n"
     assert len(read) < segments / 2
     read.clear()
@@ -99,15 +98,15 @@ async def test_the_end_of_a_measured_log_is_read_alone() -> None:
 async def test_every_range_of_a_measured_log_is_that_of_its_text() -> None:
     log = b"".join(said(f"line {number}", at=AT + number) for number in range(9_000))
     text, file = text_of(log, len(log)), file_of(log, [])
-    measured = await Lengths().of(None, file)
+    measured = await LengthCache().of(None, file)
     for first in range(0, len(text), 77_777):
         for length in (1, 100_000, len(text)):
             end = min(first + length, len(text))
-            assert b"".join([part async for part in between(file, measured, first, end)]) == text[first:end]
+            assert b"".join([part async for part in bytes_between(file, measured, first, end)]) == text[first:end]
 
 
 def test_a_range_is_within_the_file() -> None:
-    assert Range(0, None).within(0) is None
-    assert Range(None, 5).within(3) == (0, 3)
-    assert Range(2, 2).within(3) == (2, 3)
-    assert Range(3, None).within(3) is None
+    assert ByteRange(0, None).within(0) is None
+    assert ByteRange(None, 5).within(3) == (0, 3)
+    assert ByteRange(2, 2).within(3) == (2, 3)
+    assert ByteRange(3, None).within(3) is None

@@ -33,7 +33,7 @@ async def jobs_on(client: Visitor, **options: Any) -> list[dict[str, str]]:
 
 
 async def test_jobs_are_read_as_scrapydweb_reads_them(scrapyd: Client) -> None:
-    await perform(scrapyd.app, "done")
+    await perform(scrapyd.app, "done", b"", {"price": 1})
     await begin(scrapyd.app, "running")
     await wait(scrapyd.app, "waiting")
     waiting, running, done = await jobs_on(scrapyd)
@@ -42,7 +42,7 @@ async def test_jobs_are_read_as_scrapydweb_reads_them(scrapyd: Client) -> None:
     assert [waiting[name] for name in CELLS[3:]] == [""] * 6
     assert int(running["PID"]) >= 0
     assert re.fullmatch(TIME, running["Start"])
-    assert running["Finish"] == ""
+    assert (running["Finish"], running["Items"]) == ("", "")
     assert (done["PID"], done["Runtime"], done["Finish"]) == ("", "0:00:00", done["Start"])
     assert done["Log"] == '<a href="/logs/shop/things/done.log">Log</a>'
     assert done["Items"] == '<a href="/items/shop/things/done.jl">Items</a>'

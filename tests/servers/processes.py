@@ -55,17 +55,23 @@ def stat_fields(process: Path) -> list[str] | None:
 
 
 def residents(directory: str) -> set[int]:
-    """The living processes that work in ``directory``, and those that carry its mark though they left it."""
+    """The living processes that work in ``directory``, and those that carry its mark though they left it.
+
+    And those whose home is there: in a view of files of its own, a process has no path once its folder was removed.
+    """
     return {pid for pid in process_ids() if is_resident(pid, directory) and is_alive(pid)}
 
 
 def is_resident(pid: int, directory: str) -> bool:
     process = Path(f"/proc/{pid}")
     try:
-        works_there = (process / "cwd").readlink().is_relative_to(directory)
-        return works_there or f"{MARK}={directory}".encode() in (process / "environ").read_bytes().split(b"\0")
+        if (process / "cwd").readlink().is_relative_to(directory):
+            return True
+        told = (process / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
+    homes = [os.fsdecode(each.removeprefix(b"HOME=")) for each in told if each.startswith(b"HOME=")]
+    return f"{MARK}={directory}".encode() in told or any(Path(home).is_relative_to(directory) for home in homes)
 
 
 def send(number: signal.Signals, pids: set[int]) -> None:

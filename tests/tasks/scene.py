@@ -13,10 +13,10 @@ from weft.app import App
 from weft.clock import Moment, moment
 from weft.events import Event, newest
 from weft.runs.model import Ending, Lease, Run
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
-from weft.workers.protocol import Beat, Card, Orders
+from weft.workers.protocol import Heartbeat, HeartbeatReply, WorkerInfo
 
 NOON: Moment = moment(datetime.fromisoformat("2026-06-01T12:00Z"))
 
@@ -29,7 +29,7 @@ def noop(name: str, when: str | dict[str, Any] | None = None, **fields: Any) -> 
 
 
 async def keep(app: App, *tasks: Task) -> None:
-    await app.tasks.apply(Wanted(tasks))
+    await app.tasks.apply(DesiredState(tasks))
 
 
 async def runs_of(app: App, name: str, project: str = "default") -> list[Run]:
@@ -60,7 +60,7 @@ class Hand:
 
     @classmethod
     async def join(cls, app: App, name: str = "hand") -> Hand:
-        card = Card(name=name, host="here", pid=1, version="0", capacity=1000)
+        card = WorkerInfo(name=name, host="here", pid=1, version="0", capacity=1000)
         return cls(app, await app.protocol.join(card))
 
     async def lease(self, want: int = 1000) -> list[Lease]:
@@ -71,8 +71,8 @@ class Hand:
         endings = [Ending(run_id=each.run_id, attempt=each.attempt, outcome=said(each)) for each in leases]
         assert all(await self._app.protocol.finish(self._id, endings))
 
-    async def beat(self) -> Orders:
-        return await self._app.protocol.heartbeat(self._id, Beat(state="online", running=0, done=0))
+    async def beat(self) -> HeartbeatReply:
+        return await self._app.protocol.heartbeat(self._id, Heartbeat(state="online", running=0, done=0))
 
     async def work(self, outcome: Callable[[Lease], str] = lambda _: "succeeded") -> list[str]:
         """See through all that is ready now; the names of the tasks, in the order of their leases."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from weft.errors import QueueFull, WeftError
 from weft.runs.model import NewRun, RunSpec, Submitted
-from weft.tasks.admitting import Asked, admit_what_fits
+from weft.tasks.tasks import RunsToSubmit, submit_what_fits
 
 
 class Queues:
@@ -14,7 +14,7 @@ class Queues:
     def __init__(self, **room: int) -> None:
         self.room, self.questions = Counter(room), 0
 
-    def admit(self, submits: Sequence[Asked]) -> list[list[Submitted]]:
+    def admit(self, submits: Sequence[RunsToSubmit]) -> list[list[Submitted]]:
         self.questions += 1
         wanted = Counter(run.project for asked in submits for run in asked)
         for project, count in wanted.items():
@@ -26,7 +26,7 @@ class Queues:
     def outcomes(self, text: str) -> str:
         """What came of submits, each a word whose letters are the projects of its runs: ``+`` is queued."""
         submits = [[run(letter) for letter in word] for word in text.split()]
-        answers = admit_what_fits(submits, self.admit)
+        answers = submit_what_fits(submits, self.admit)
         return " ".join(map(said, answers))
 
 

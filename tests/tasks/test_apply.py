@@ -13,12 +13,12 @@ from weft.app import App
 from weft.clock import SECOND
 from weft.errors import ChangedMeanwhile, Invalid, NotFound
 from weft.runs.model import Retry
-from weft.tasks.changes import Change, Wanted
-from weft.tasks.model import After, Dedup, ProjectSettings, Task
+from weft.tasks.changes import DesiredState, TaskChange
+from weft.tasks.model import Deduplication, ProjectSettings, Task, UpstreamTask
 from weft.tasks.schedule import Schedule
 
 
-def said(changes: list[Change]) -> list[tuple[str, str, dict[str, Any]]]:
+def said(changes: list[TaskChange]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(change.what, change.name or change.project, dict(change.fields)) for change in changes]
 
 
@@ -44,7 +44,7 @@ def full(name: str, **fields: Any) -> Task:
             "grace_seconds": 3,
             "retry": Retry(count=3, on=("failed",)),
             "max_running": 2,
-            "dedup": Dedup(params=("word",), window_seconds=60),
+            "dedup": Deduplication(params=("word",), window_seconds=60),
             "log_bytes": 1000,
             **fields,
         }
@@ -52,9 +52,9 @@ def full(name: str, **fields: Any) -> Task:
 
 
 async def test_a_task_comes_back_as_it_was_given(app: App) -> None:
-    await keep(app, full("base"), full("next", after=(After("base", "any"),), paused=True))
+    await keep(app, full("base"), full("next", after=(UpstreamTask("base", "any"),), paused=True))
     assert (await app.tasks.get("shop", "base")).task == full("base")
-    assert (await app.tasks.get("shop", "next")).task == full("next", after=(After("base", "any"),), paused=True)
+    assert (await app.tasks.get("shop", "next")).task == full("next", after=(UpstreamTask("base", "any"),), paused=True)
 
 
 async def test_one_bad_task_leaves_nothing_stored(app: App) -> None:
@@ -63,8 +63,8 @@ async def test_one_bad_task_leaves_nothing_stored(app: App) -> None:
         noop("bad", spec={"typo": 1}),
         noop("bad", spec={"fail": "{{nobody}}"}),
         Task(name="bad", kind="unheard-of"),
-        noop("bad", after=(After("nobody"),)),
-        noop("bad", after=(After("bad"),)),
+        noop("bad", after=(UpstreamTask("nobody"),)),
+        noop("bad", after=(UpstreamTask("bad"),)),
     ]
     await keep(app, noop("old", priority=1))
     for task in bad:
@@ -77,7 +77,7 @@ async def test_one_bad_task_leaves_nothing_stored(app: App) -> None:
 
 async def test_what_is_shown_is_what_changes(app: App, clock: SetClock) -> None:
     await keep(app, noop("same", "* * * * *"), noop("changed", "* * * * *", priority=1), noop("gone"))
-    wanted = Wanted(
+    wanted = DesiredState(
         (noop("same", "* * * * *"), noop("changed", "@hourly", priority=1, tags=("x",)), noop("new", params={"a": 1})),
         {"default": ProjectSettings(max_running=4)},
     )
@@ -98,8 +98,8 @@ async def test_what_is_shown_is_what_changes(app: App, clock: SetClock) -> None:
 
 
 async def test_applying_twice_changes_nothing(app: App) -> None:
-    wanted = Wanted(
-        (full("base"), full("next", after=(After("base"),)), noop("plain")),
+    wanted = DesiredState(
+        (full("base"), full("next", after=(UpstreamTask("base"),)), noop("plain")),
         {"shop": ProjectSettings(weight=2.5, max_running=9, max_queued=100, tags={"heavy": 1})},
     )
     assert len(await app.tasks.apply(wanted)) == 4
@@ -113,22 +113,22 @@ async def test_applying_twice_changes_nothing(app: App) -> None:
 
 async def test_pruning_is_only_of_the_projects_that_are_named(app: App) -> None:
     await keep(app, noop("a", project="one"), noop("b", project="one"), noop("c", project="two"))
-    await app.tasks.apply(Wanted((noop("a", project="one"),)), prune=True)
+    await app.tasks.apply(DesiredState((noop("a", project="one"),)), prune=True)
     assert await names(app) == ["one/a", "two/c"]
-    await app.tasks.apply(Wanted((), {"two": ProjectSettings()}), prune=True)
+    await app.tasks.apply(DesiredState((), {"two": ProjectSettings()}), prune=True)
     assert await names(app) == ["one/a"]
 
 
 async def test_without_pruning_nothing_is_deleted(app: App) -> None:
     await keep(app, noop("a"), noop("b"))
-    assert await app.tasks.apply(Wanted((noop("a"),))) == []
+    assert await app.tasks.apply(DesiredState((noop("a"),))) == []
     assert await names(app) == ["default/a", "default/b"]
 
 
 async def test_the_runs_of_a_deleted_task_stay(app: App, hand: Hand) -> None:
     await keep(app, noop("t"))
     submitted = await app.tasks.start("default", "t")
-    await app.tasks.apply(Wanted((noop("other"),)), prune=True)
+    await app.tasks.apply(DesiredState((noop("other"),)), prune=True)
     assert [run.id for run in await runs_of(app, "t")] == [submitted.run_id]
     assert await hand.work() == ["t"]
 
@@ -166,14 +166,14 @@ async def test_limits_follow_their_tasks(app: App, hand: Hand) -> None:
     assert await leased(noop("t", max_running=3)) == 3
     assert await leased(noop("t")) == 5
     assert await leased(noop("t", {"when": "@yearly", "overlap": "queue_one"})) == 1
-    await app.tasks.apply(Wanted((noop("u"),)), prune=True)
+    await app.tasks.apply(DesiredState((noop("u"),)), prune=True)
     assert await leased(noop("t")) == 5
 
 
 async def test_the_limit_of_a_tag_is_gone_once_the_file_no_longer_names_it(app: App, hand: Hand) -> None:
     tagged = noop("t", tags=("heavy",))
-    await app.tasks.apply(Wanted((tagged,), {"default": ProjectSettings(tags={"heavy": 1})}))
-    changes = await app.tasks.apply(Wanted((tagged,), {"default": ProjectSettings()}))
+    await app.tasks.apply(DesiredState((tagged,), {"default": ProjectSettings(tags={"heavy": 1})}))
+    changes = await app.tasks.apply(DesiredState((tagged,), {"default": ProjectSettings()}))
     assert said(changes) == [("settings", "default", {"tags.heavy": (1, None)})]
     for _ in range(3):
         await app.tasks.start("default", "t")
@@ -189,7 +189,7 @@ async def test_applying_at_once_from_several_places_stores_each_task_once(app: A
 
 
 async def keep_counted(app: App, tasks: list[Task]) -> int:
-    return len(await app.tasks.apply(Wanted(tuple(tasks))))
+    return len(await app.tasks.apply(DesiredState(tuple(tasks))))
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
@@ -197,7 +197,7 @@ async def test_more_tasks_than_one_statement_can_name_are_applied(app: App) -> N
     many = 35_000
     await keep(app, *(noop(f"t{number}") for number in range(many)))
     assert len(await app.tasks.all()) == many
-    assert await app.tasks.compare(Wanted(tuple(noop(f"t{number}") for number in range(many)))) == []
+    assert await app.tasks.compare(DesiredState(tuple(noop(f"t{number}") for number in range(many)))) == []
 
 
 async def test_a_start_with_a_wrong_value_is_refused(app: App) -> None:
@@ -247,7 +247,7 @@ async def test_a_task_that_is_made_again_never_has_a_revision_that_it_had(app: A
     stored, _ = await app.tasks.put(noop("t"))
     seen.append(stored.revision)
     assert len(set(seen)) == 5
-    await app.tasks.apply(Wanted((noop("other"),)), prune=True)
+    await app.tasks.apply(DesiredState((noop("other"),)), prune=True)
     with pytest.raises(ChangedMeanwhile):
         await app.tasks.put(noop("t"), seen=seen)
     again, _ = await app.tasks.put(noop("t"))

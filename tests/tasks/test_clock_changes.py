@@ -16,7 +16,7 @@ import pytest
 
 from tests.cases import for_each
 from weft.clock import SECOND, moment
-from weft.tasks.schedule import Schedule, fires_between, next_fire, parse_when, ticks
+from weft.tasks.schedule import Schedule, fires_between, next_fire, parse_when, ticks_of
 
 MINUTE = timedelta(minutes=1)
 AROUND = timedelta(days=2)
@@ -124,7 +124,7 @@ def test_walking_back_and_counting_agree_with_walking_on(zone: str, change: str)
 
 
 def walk_and_count(zone: str, change: str, expression: str) -> None:
-    all_ticks = ticks(Schedule(cron=expression, zone=zone))
+    all_ticks = ticks_of(Schedule(cron=expression, zone=zone))
     start, end = moment(utc(change) - AROUND), moment(utc(change) + AROUND)
     expected = [moment(at) for at in calculated(zone, change, expression)]
     backward = []

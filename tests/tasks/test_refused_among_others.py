@@ -11,10 +11,10 @@ from weft.app import App
 from weft.db.database import Transaction
 from weft.runs.model import NewRun
 from weft.tasks.model import Task
-from weft.tasks.starting import Start
+from weft.tasks.tasks import TaskStart
 
 
-async def outcomes(app: App, submits: Sequence[Sequence[Start | NewRun]]) -> list[str]:
+async def outcomes(app: App, submits: Sequence[Sequence[TaskStart | NewRun]]) -> list[str]:
     """What came of submits that were made at once."""
     answers = await asyncio.gather(*map(app.tasks.submit, submits), return_exceptions=True)
     return [type(each).__name__ if isinstance(each, BaseException) else f"{len(each)} queued" for each in answers]
@@ -66,10 +66,10 @@ async def test_starts_of_no_task_and_with_wrong_parameters_are_refused_alone(app
     await app.tasks.put(task)
     made = count_lots(app)
 
-    def start(name: str = "prices", **params: Any) -> Start:
-        return Start(project="shop", task=name, params=params)
+    def start(name: str = "prices", **params: Any) -> TaskStart:
+        return TaskStart(project="shop", task=name, params=params)
 
-    submits: list[list[Start | NewRun]] = [
+    submits: list[list[TaskStart | NewRun]] = [
         [start(page=1)],
         [start("none", page=1)],
         [start(page=2), start()],

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.cases import for_each
 from weft.clock import SECOND, moment
 from weft.errors import Invalid
+from weft.tasks.model import schedule_text
 from weft.tasks.schedule import LAST_MOMENT, Schedule, fires_between, jittered, next_fire, next_fires, parse_when
-from weft.tasks.words import sentence
 
 NOON = moment(datetime.fromisoformat("2026-06-01T12:00Z"))
 
@@ -154,7 +154,7 @@ def test_any_line_is_a_schedule_with_a_sentence_or_invalid(text: str, zone: str)
         schedule = parse_when(text, zone)
     except Invalid:
         return
-    assert sentence(schedule)
+    assert schedule_text(schedule)
     assert all(sooner < later for sooner, later in pairwise(next_fires(schedule, 0)))
 
 
@@ -238,4 +238,4 @@ def test_jitter_spreads_schedules_that_tick_together() -> None:
     ],
 )
 def test_a_schedule_is_told_in_words(text: str, zone: str, told: str) -> None:
-    assert sentence(parse_when(text, zone)) == told
+    assert schedule_text(parse_when(text, zone)) == told

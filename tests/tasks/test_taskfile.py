@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from weft.clock import SECOND
 from weft.errors import Invalid
 from weft.runs.model import Retry
 from weft.tasks import taskfile
-from weft.tasks.changes import Wanted
-from weft.tasks.model import After, Dedup, ProjectSettings, Task
+from weft.tasks.changes import DesiredState
+from weft.tasks.model import Deduplication, ProjectSettings, Task, UpstreamTask
 from weft.tasks.schedule import Schedule
 
 TOML = """
@@ -81,7 +82,7 @@ tasks:
     schedule: {when: "30 2 * * *", zone: Europe/Berlin, misfire: all, overlap: replace}
 """
 
-MEANT = Wanted(
+MEANT = DesiredState(
     (
         Task(
             name="prices",
@@ -98,9 +99,9 @@ MEANT = Wanted(
             project="shop",
             kind="http",
             spec={"url": "https://example.org/report"},
-            after=(After("prices"), After("other/stock", "any")),
+            after=(UpstreamTask("prices"), UpstreamTask("other/stock", "any")),
             retry=Retry(count=3, on=("failed",)),
-            dedup=Dedup(window_seconds=60),
+            dedup=Deduplication(window_seconds=60),
         ),
         Task(
             name="nightly",
@@ -120,12 +121,12 @@ def written(folder: Path, text: str | bytes, name: str = "tasks.toml") -> Path:
 
 @pytest.mark.parametrize(("name", "text"), [("t.toml", TOML), ("t.yaml", YAML), ("t.yml", YAML)])
 def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> None:
-    assert taskfile.read(written(tmp_path, text, name)) == MEANT
+    assert taskfile.load(written(tmp_path, text, name)) == MEANT
 
 
 @pytest.mark.parametrize("after", ["prices", ["prices"], [{"task": "prices"}], [{"task": "prices", "on": "success"}]])
 def test_a_forerunner_may_be_a_name_a_list_or_tables(after: Any) -> None:
-    assert taskfile.task({"name": "t", "kind": "noop", "after": after}, "here").after == (After("prices"),)
+    assert taskfile.task_from({"name": "t", "kind": "noop", "after": after}, "here").after == (UpstreamTask("prices"),)
 
 
 @pytest.mark.parametrize(
@@ -138,20 +139,20 @@ def test_a_forerunner_may_be_a_name_a_list_or_tables(after: Any) -> None:
     ],
 )
 def test_a_moment_may_be_written_as_a_date(schedule: dict[str, Any]) -> None:
-    read = taskfile.task({"name": "t", "kind": "noop", "schedule": schedule}, "here").schedule
+    read = taskfile.task_from({"name": "t", "kind": "noop", "schedule": schedule}, "here").schedule
     assert read is not None
     assert read.once_at == 1_796_112_000 * SECOND
 
 
 def test_the_first_tick_of_an_interval_may_be_written_as_a_date() -> None:
     table = {"every_seconds": 60, "start_at": "2026-12-01T08:00Z"}
-    read = taskfile.task({"name": "t", "kind": "noop", "schedule": table}, "here").schedule
+    read = taskfile.task_from({"name": "t", "kind": "noop", "schedule": table}, "here").schedule
     assert read == Schedule(every_seconds=60, start_at=1_796_112_000 * SECOND)
 
 
 def test_a_file_may_be_empty_of_either() -> None:
-    assert taskfile.parse({}, "here") == Wanted()
-    assert taskfile.parse({"projects": {"p": {}}}, "here") == Wanted((), {"p": ProjectSettings()})
+    assert taskfile.parse({}, "here") == DesiredState()
+    assert taskfile.parse({"projects": {"p": {}}}, "here") == DesiredState((), {"p": ProjectSettings()})
 
 
 WRONG_FILES: list[tuple[str, str | bytes, str]] = [
@@ -161,6 +162,14 @@ WRONG_FILES: list[tuple[str, str | bytes, str]] = [
     ("t.yaml", "at: 2026-99-99", "it is not YAML: month must be in 1..12"),
     ("t.toml", b"\xff\xfe", "task file is '{path}'; it cannot be read: "),
     ("t.json", "{}", "task file is '{path}'; its name must end in .toml, .yaml or .yml"),
+    ("t.yaml", "tasks: []\ntasks: []", "it is not YAML: the key 'tasks' is twice in one map in"),
+    ("t.yaml", "tasks: [{name: a, kind: noop, spec: {x: 1, 'x': 2}}]", "the key 'x' is twice in one map"),
+    ("t.toml", "projects = {}\nprojects = {}", "it is not TOML: "),
+    (
+        "t.yaml",
+        f"projects: {{p: {{tags: {{{', '.join(f't{n}: 1' for n in range(1001))}}}}}}}",
+        "project p: tags is '1001 of them'; there may be 1000 at most",
+    ),
     ("t.yaml", "", "{path} is None; it must be a table with 'tasks' and 'projects'"),
     ("t.yaml", "[1]", "{path} is [1]; it must be a table with 'tasks' and 'projects'"),
     ("t.toml", "[task]", "{path}: a table is 'task'; it must be 'tasks' or 'projects'"),
@@ -194,15 +203,31 @@ WRONG_FILES: list[tuple[str, str | bytes, str]] = [
 def test_a_wrong_file_is_refused_in_one_sentence(tmp_path: Path, name: str, text: str | bytes, said: str) -> None:
     path = written(tmp_path, text, name)
     with pytest.raises(Invalid) as refused:
-        taskfile.read(path)
+        taskfile.load(path)
     sentence = str(refused.value)
     assert said.format(path=path)[:100] in sentence
     assert "\n" not in sentence
 
 
+def test_a_key_may_be_in_a_map_and_in_one_that_is_merged_into_it(tmp_path: Path) -> None:
+    text = "tasks: [&a {name: a, kind: noop, priority: 1}, {<<: *a, name: b}]"
+    assert [task.name for task in taskfile.load(written(tmp_path, text, "t.yaml")).tasks] == ["a", "b"]
+
+
+def test_what_is_no_file_or_too_large_is_refused_at_once(tmp_path: Path) -> None:
+    pipe, folder, large = tmp_path / "pipe.yaml", tmp_path / "folder.yaml", tmp_path / "large.yaml"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    large.touch()
+    os.truncate(large, 2**40)
+    for path, said in ((pipe, "a pipe"), (folder, "Is a directory"), (large, "it has more than 16000000 bytes")):
+        with pytest.raises(Invalid, match=f"task file is .*{path.name}'; it cannot be read: .*{said}"):
+            taskfile.load(path)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"task file is .*; it cannot be read: .*No such file"):
-        taskfile.read(tmp_path / "none.toml")
+        taskfile.load(tmp_path / "none.toml")
 
 
 WRONG_TASKS: list[tuple[dict[str, Any], str]] = [
@@ -231,6 +256,8 @@ WRONG_TASKS: list[tuple[dict[str, Any], str]] = [
     ({"tags": ["a b"]}, "tag is 'a b'; it must be letters, digits, '.', '_', '=' or '-', at most 63"),
     ({"tags": "a"}, "tags is 'a'; it is wrong: expected array, got str"),
     ({"labels": ["x" * 64]}, "at most 63"),
+    ({"tags": [f"t{number}" for number in range(101)]}, "tags is '101 of them'; there may be 100 at most"),
+    ({"labels": ["x"] * 10_000}, "labels is '10000 of them'; there may be 100 at most"),
     ({"priority": 1001}, "priority is 1001; it must be from -1000 to 1000"),
     ({"priority": "high"}, "priority is 'high'; it is wrong: expected int, got str"),
     ({"priority": 1.5}, "priority is 1.5; it is wrong: expected int"),
@@ -258,7 +285,7 @@ WRONG_TASKS: list[tuple[dict[str, Any], str]] = [
 def test_a_wrong_field_is_refused_with_its_place(fields: dict[str, Any], said: str) -> None:
     table = {"name": "t", "kind": "noop", **fields}
     with pytest.raises(Invalid) as refused:
-        taskfile.task(table, "file: task 1")
+        taskfile.task_from(table, "file: task 1")
     sentence = str(refused.value)
     assert sentence.startswith("file: task 1")
     assert said in sentence
@@ -268,13 +295,13 @@ def test_a_wrong_field_is_refused_with_its_place(fields: dict[str, Any], said: s
 def test_what_is_nested_in_itself_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "tasks: [&a {name: t, kind: noop, spec: *a}]", "t.yaml")
     with pytest.raises(Invalid, match="it may not hold itself"):
-        taskfile.read(path)
+        taskfile.load(path)
 
 
 def test_in_yaml_only_true_and_false_are_booleans(tmp_path: Path) -> None:
     text = "tasks: [{name: t, kind: noop, after: [{task: a, on: any}], paused: True, params: {a: yes, b: trueish}}]"
-    (task,) = taskfile.read(written(tmp_path, text, "t.yaml")).tasks
-    assert (task.after, task.paused, task.params) == ((After("a", "any"),), True, {"a": "yes", "b": "trueish"})
+    (task,) = taskfile.load(written(tmp_path, text, "t.yaml")).tasks
+    assert (task.after, task.paused, task.params) == ((UpstreamTask("a", "any"),), True, {"a": "yes", "b": "trueish"})
 
 
 JSON = st.recursive(
@@ -289,7 +316,7 @@ FIELDS = st.sampled_from([*Task.__struct_fields__, "typo"])
 @given(st.dictionaries(FIELDS, JSON))
 def test_any_table_is_a_task_or_invalid(fields: dict[str, Any]) -> None:
     try:
-        taskfile.task({"name": "t", "kind": "noop", **fields}, "here")
+        taskfile.task_from({"name": "t", "kind": "noop", **fields}, "here")
     except Invalid as problem:
         refused = str(problem)
     else:

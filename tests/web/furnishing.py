@@ -22,10 +22,10 @@ from weft.projects import store
 from weft.projects.model import Argument, Code, Version
 from weft.projects.model import Spider as Deployed
 from weft.runs.model import Lease
-from weft.tasks.changes import Wanted
-from weft.tasks.model import After, Task
+from weft.tasks.changes import DesiredState
+from weft.tasks.model import Task, UpstreamTask
 from weft.tasks.schedule import Schedule
-from weft.workers.protocol import Beat, Card, LogChunk
+from weft.workers.protocol import Heartbeat, LogChunk, WorkerInfo
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 HOSTILE = "<script>document.title='owned'</script> & \u202eright to left\u202c \U0001f577 =HYPERLINK(1)"
@@ -76,8 +76,8 @@ async def furnish(app: App, clock: Any) -> dict[str, Any]:
         for paused in (True, False):  # so that they fire from now on
             await app.tasks.pause(project, name, paused=paused)
     stats = {"cores": 8, "load": 2.35, "memory_bytes": 412_000_000, "cpu_seconds": 8123.0}
-    await app.protocol.heartbeat(hand.id, Beat(state="online", running=0, done=31, stats=stats))
-    await app.protocol.heartbeat(south.id, Beat(state="busy", running=2, done=4, stats=stats | {"load": 7.9}))
+    await app.protocol.heartbeat(hand.id, Heartbeat(state="online", running=0, done=31, stats=stats))
+    await app.protocol.heartbeat(south.id, Heartbeat(state="busy", running=2, done=4, stats=stats | {"load": 7.9}))
     while await app.comparer.tick():
         pass
     return values | {"crawl_id": (await a_crawled_site(app)).id}
@@ -102,7 +102,9 @@ async def _tasks(app: App) -> None:
     spider: dict[str, Any] = {"project": "shop", "kind": "spider"}
     tasks = (
         Task(name="prices", spec={"spider": "prices"}, schedule=hourly, params={"country": "de"}, **spider),
-        Task(name="stock", spec={"spider": "stock"}, params={"shop": "berlin"}, after=(After("prices"),), **spider),
+        Task(
+            name="stock", spec={"spider": "stock"}, params={"shop": "berlin"}, after=(UpstreamTask("prices"),), **spider
+        ),
         Task(
             name="reviews", spec={"spider": "reviews"}, schedule=Schedule.parse("@every 6h"), tags=("slow",), **spider
         ),
@@ -111,11 +113,11 @@ async def _tasks(app: App) -> None:
         ),
         Task(name="report", project="news", kind="noop", schedule=Schedule.parse("30 6 * * 1")),
     )
-    await app.tasks.apply(Wanted(tasks))
+    await app.tasks.apply(DesiredState(tasks))
 
 
 async def _join(app: App, name: str, labels: tuple[str, ...]) -> Hand:
-    card = Card(name=name, host=f"{name}.example", pid=4711, version=__version__, capacity=8, labels=labels)
+    card = WorkerInfo(name=name, host=f"{name}.example", pid=4711, version=__version__, capacity=8, labels=labels)
     return Hand(app, await app.protocol.join(card), name)
 
 
@@ -223,6 +225,7 @@ async def _now(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
     for country in ("fr", "it", "es"):
         told = {"kind": "spider", "spec": {"spider": "prices"}, "labels": ["mountain"], "params": {"country": country}}
         await submit(app, project="shop", task="prices", **told)
+    await app.secrets.set("shop", "PG", "any-password", by="ada")
     await app.destinations.add("shop", "prices", "postgresql://weft:{{secret:PG}}@db.example/shop/prices", by="ada")
     return {"running_run": lease.run_id, "cancelled_run": cancelled}
 

@@ -12,9 +12,9 @@ import aiohttp
 
 from tests.access.acting import PASSWORD
 from weft.access.model import EVERYWHERE, Grants, Role
-from weft.api.door import open_server
 from weft.app import App
-from weft.web.site import Site
+from weft.http.application import open_server
+from weft.web.site import WebSite
 
 HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 TYPED = re.compile(r'<textarea id="body"[^>]*>\n(.*?)</textarea>', re.DOTALL)
@@ -70,7 +70,7 @@ class Surfer:
 @asynccontextmanager
 async def surfing(app: App) -> AsyncIterator[Surfer]:
     """Somebody who is not logged in, in front of the site of ``app``."""
-    server = open_server(app, around=Site)
+    server = open_server(app, around=WebSite)
     port = await server.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from msgspec.structs import replace
 
 from tests.cases import for_each
-from weft.web.arguments import Field, body_of, field_of, told_of, typed_of
+from weft.operations.versions import ArgumentDocument, SpiderDocument
+from weft.web.pages.spiders import ArgumentField, argument_field, run_body, typed_values, values_of_run
 
 
-def argument(name: str = "pages", default: str | None = "3", annotation: str = "", doc: str = "") -> dict[str, Any]:
-    return {"name": name, "default": default, "annotation": annotation, "doc": doc}
+def argument(name: str = "pages", default: str | None = "3", annotation: str = "", doc: str = "") -> ArgumentDocument:
+    return ArgumentDocument(name=name, default=default, annotation=annotation, doc=doc)
 
 
 @for_each(
@@ -33,14 +33,14 @@ def argument(name: str = "pages", default: str | None = "3", annotation: str = "
     ],
 )
 def test_the_annotation_says_what_kind_of_field_it_is(annotation: str, kind: str, step: str) -> None:
-    field = field_of(argument(annotation=annotation))
+    field = argument_field(argument(annotation=annotation))
     assert (field.type, field.step) == (kind, step)
 
 
 def test_choices_are_those_of_the_annotation() -> None:
-    assert list(field_of(argument(annotation="Literal['de', 'fr'] | None")).choices) == ["de", "fr"]
-    assert list(field_of(argument(annotation="typing.Literal[1, True]")).choices) == ["1", "true"]
-    assert list(field_of(argument(annotation="bool")).choices) == ["true", "false"]
+    assert list(argument_field(argument(annotation="Literal['de', 'fr'] | None")).choices) == ["de", "fr"]
+    assert list(argument_field(argument(annotation="typing.Literal[1, True]")).choices) == ["1", "true"]
+    assert list(argument_field(argument(annotation="bool")).choices) == ["true", "false"]
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,18 @@ def test_choices_are_those_of_the_annotation() -> None:
     ],
 )
 def test_a_default_is_shown_as_somebody_would_type_it(default: str | None, shown: str, required: bool) -> None:
-    field = field_of(argument(default=default))
+    field = argument_field(argument(default=default))
     assert (field.default, field.required) == (shown, required)
 
 
-def fields() -> list[Field]:
-    return [field_of(argument("country", None)), field_of(argument("pages", "3", "int"))]
+def fields() -> list[ArgumentField]:
+    return [argument_field(argument("country", None)), argument_field(argument("pages", "3", "int"))]
 
 
 def test_a_run_is_made_from_what_was_typed_and_nothing_else() -> None:
     form = {"arg.country": "fr", "arg.pages": " ", "more": "a=1\n\nb = x=y\n", "settings": "DOWNLOAD_DELAY=1"}
     form |= {"tags": "heavy, slow", "priority": "5", "version": "1.0", "timeout_seconds": "1.5", "resumable": "1"}
-    body, errors = body_of("shop", "prices", fields(), form)
+    body, errors = run_body("shop", "prices", fields(), form)
     assert errors == {}
     assert body == {
         "project": "shop",
@@ -97,20 +97,21 @@ def test_a_run_is_made_from_what_was_typed_and_nothing_else() -> None:
     ],
 )
 def test_what_cannot_be_is_told_by_field(form: dict[str, str], field: str) -> None:
-    assert list(body_of("shop", "prices", fields(), form)[1]) == [field]
+    assert list(run_body("shop", "prices", fields(), form)[1]) == [field]
 
 
 def test_what_a_run_was_given_stands_in_the_fields_again() -> None:
     spec = {"args": {"country": "fr", "pages": 7, "odd": ["x"]}, "settings": {"A": 1}}
-    typed = typed_of(fields(), spec)
+    typed = typed_values(fields(), spec)
     assert typed == {"arg.country": "fr", "arg.pages": "7", "more": 'odd=["x"]', "settings": "A=1"}
-    body, errors = body_of("shop", "prices", fields(), typed)
+    body, errors = run_body("shop", "prices", fields(), typed)
     assert (errors, body["spec"]["args"]) == ({}, {"country": "fr", "pages": "7", "odd": '["x"]'})
 
 
 def test_lines_of_a_docstring_that_tell_of_arguments_are_not_told_twice() -> None:
     told = "country: two letters\n- pages (int): how many\n:param str other: a text"
     doc = f"Prices.\n\nAll of them: really.\n\n{told}\n\nEnd."
-    spider = {"doc": doc, "arguments": [argument("country"), argument("pages"), argument("other")]}
-    assert told_of(spider) == "Prices.\n\nAll of them: really.\n\nEnd."
-    assert told_of({"doc": doc, "arguments": []}) == doc
+    arguments = [argument("country"), argument("pages"), argument("other")]
+    spider = SpiderDocument(name="prices", doc=doc, arguments=arguments, takes_more=True)
+    assert values_of_run(spider) == "Prices.\n\nAll of them: really.\n\nEnd."
+    assert values_of_run(replace(spider, arguments=[])) == doc

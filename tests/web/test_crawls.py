@@ -15,8 +15,9 @@ from tests.web.surfing import Shown, Surfer
 from weft.access.model import Role
 from weft.app import App
 from weft.clock import moment
-from weft.crawl_ports import HostReport, Turn
+from weft.crawler.messages import Skip
 from weft.db import schema
+from weft.ports import SKIPPED, HostReport, Outcome, Turn
 
 pytestmark = on_sqlite
 
@@ -51,8 +52,26 @@ async def test_the_page_of_a_crawl_tells_who_does_it_and_what_was_left_out(app: 
     assert f'href="/runs/{share.run_id}"' in page
     assert "site.example/calendar/{number}" in page
     assert "a calendar that does not end" in page
+    assert ">Fetched<" not in page[page.index('id="shares"') : page.index('id="skips"')], "it counts every response"
+    assert ">Responses<" in page
     told = (await surfer.get("/crawls/1.json")).text
     assert '"is_trap":true' in told
+
+
+async def test_pages_that_were_skipped_on_suspicion_are_told_first_and_fetched_at_a_press(
+    app: App, surfer: Surfer
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    await share.turn()
+    [host] = share.hosts
+    outcomes = [Outcome(each.key, SKIPPED, "near_duplicates") for each in host.urls]
+    skip = Skip("near_duplicates", host.host, "/{number}", SITE, len(outcomes), is_trap=True)
+    await share.turn(Turn(reports=[HostReport(host.host, host.fence, outcomes)]), [skip])
+    assert "Skipped on suspicion of a trap: 1" in html.unescape((await surfer.get("/crawls/1")).text)
+    await pressed(surfer, 1, "fetch_skipped")
+    assert (await app.crawls.counts(1)).queued == 1
+    assert "Skipped on suspicion" not in (await surfer.get("/crawls/1")).text
 
 
 async def test_what_failed_is_not_tried_again_without_a_budget(app: App, surfer: Surfer) -> None:

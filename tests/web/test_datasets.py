@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from tests.items.yielding import BEGAN, crawled
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
+from weft.clock import now
+from weft.items import destination_store
 
 pytestmark = on_sqlite
 
 PAGE = "/datasets/shop/prices"
-TABLE = "postgresql://ada:{{secret:DATABASE}}@db.example/shop/prices"
+TABLE = "postgresql://ada:{{secret:PG}}@db.example/shop/prices"
 DEVELOPER = {EVERYWHERE: Role.DEVELOPER}
 ADMIN = {EVERYWHERE: Role.ADMIN}
 DAY = 86_400_000_000
@@ -206,9 +209,42 @@ async def test_viewers_see_a_schema_and_cannot_change_it(app: App, surfer: Surfe
     assert "Destinations are for developers" in (await surfer.get(f"{PAGE}/destinations")).text
 
 
+async def test_a_destination_that_fails_shows_its_next_try_and_a_button_that_tries_it_now(
+    app: App, surfer: Surfer
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await crawled(app, [tea(1)])
+    await app.secrets.set("shop", "PG", "any-password", by="test")
+    added = await app.destinations.add("shop", "prices", TABLE, by="test")
+    assert "Retry now" not in (await surfer.get(f"{PAGE}/destinations")).text
+    failing = partial(destination_store.fail, destination=added.destination, problem="it is closed", next_at=now())
+    await app.db.transact(failing)
+    page = await surfer.get(f"{PAGE}/destinations")
+    shown = re.sub(r"<[^>]+>", "", page.text)
+    assert "It is closed." in shown
+    assert "Next try: due now" in shown
+    sent = await surfer.send(f"{PAGE}/destinations", page.fields | {"act": "retry"})
+    page = await surfer.get(sent.leads_to)
+    assert "It is tried now." in page.text
+    assert "It is closed." not in page.text
+    (retried,) = await app.destinations.all("shop", "prices")
+    assert (retried.destination.state, retried.destination.problem) == ("active", None)
+
+
+async def test_a_destination_without_its_secret_is_refused_beside_its_url(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    await crawled(app, [tea(1)])
+    form = await surfer.get(f"{PAGE}/destinations")
+    refused = await surfer.send(f"{PAGE}/destinations", form.fields | {"url": TABLE})
+    assert refused.status == 422
+    assert re.search(r'id="url-error">[^<]*[Pp]roject shop has no secret PG: set it first', refused.text)
+    assert await app.destinations.all("shop", "prices") == []
+
+
 async def test_admins_add_and_remove_destinations(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=ADMIN)
     await crawled(app, [tea(1), tea(2)])
+    await app.secrets.set("shop", "PG", "any-password", by="test")
     form = await surfer.get(f"{PAGE}/destinations")
     assert "Its items are delivered nowhere" in form.text
     wrong = await surfer.send(f"{PAGE}/destinations", form.fields | {"url": "ftp://x<y", "format": "csv"})
@@ -227,6 +263,7 @@ async def test_admins_add_and_remove_destinations(app: App, surfer: Surfer) -> N
 async def test_developers_see_destinations_and_add_none(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
     await crawled(app, [tea(1)])
+    await app.secrets.set("shop", "PG", "any-password", by="test")
     await app.destinations.add("shop", "prices", TABLE, by="test")
     page = await surfer.get(f"{PAGE}/destinations")
     assert TABLE in html.unescape(page.text)

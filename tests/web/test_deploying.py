@@ -18,6 +18,7 @@ from tests.web.browser import Browser, browsing
 from tests.web.surfing import Shown, Surfer, surfing
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
+from weft.tasks.model import ProjectSettings
 
 pytestmark = on_sqlite
 
@@ -50,6 +51,21 @@ async def test_an_archive_is_deployed_from_a_page(app: App, surfer: Surfer) -> N
     assert "user:ada" in page.text
     found = await app.projects.get("shop", "1.0")
     assert (found.is_current, [each.name for each in found.spiders]) == (True, ["prices"])
+
+
+async def test_what_will_not_work_stands_on_the_page_of_its_version(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    spider = (
+        "import os\n" + SPIDER + '\n    def start_requests(self):\n        open("/x.csv", "w").write(os.environ["A"])\n'
+    )
+    done = await uploaded(surfer, zipped(project(spider=spider)), version="1.0")
+    text = html.unescape((await surfer.get(done.leads_to)).text)
+    assert "shop/spiders/prices.py:18" in text
+    assert "Prices defines start_requests(), which Scrapy no longer calls." in text
+    assert "It writes to /x.csv, but a run may write only into its own folder." in text
+    assert "It reads A from the environment" in text
+    await app.tasks.configure("shop", ProjectSettings(spider_env=("A",)))
+    assert "It reads A from" not in (await surfer.get(done.leads_to)).text
 
 
 async def test_code_that_does_not_work_is_told_beside_the_archive_and_nothing_is_kept(app: App, surfer: Surfer) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
+from tests.projects.making import a_version
 from tests.runs.acting import submit
 from tests.tasks.scene import keep, noop
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
+from weft.redaction import MASK
 from weft.runs.model import RunState
 from weft.tasks.model import ProjectSettings
 
@@ -28,6 +30,30 @@ async def test_who_goes_back_and_changes_a_run_gets_another_one(app: App, surfer
     twice = await surfer.send(f"/runs/{first}/again", italian)
     assert changed.leads_to == twice.leads_to != begun.leads_to
     assert [run.spec.params["country"] for run in await app.runs.find({})] == ["it", "fr", "de"]
+
+
+async def test_a_form_that_shows_a_password_masked_sends_the_password(app: App, surfer: Surfer) -> None:
+    secret = {"country": "de", "password": "k4nary-of-the-test"}
+    await keep(app, noop("prices", project="shop", params={"country": "de", "password": "the-default"}))
+    first = (await app.tasks.start("shop", "prices", secret)).run_id
+    await a_version(app, "shop")
+    loose = await submit(app, kind="spider", spec={"spider": "prices", "args": secret})
+    await surfer.log_in(grants={EVERYWHERE: Role.DEVELOPER})
+    again = await surfer.get(f"/runs/{first}/again")
+    page = await surfer.get("/tasks/shop/prices")
+    await surfer.send(f"/runs/{first}/again", again.fields | {"param-country": "fr", "param-password": MASK})
+    await surfer.send("/tasks/shop/prices", page.fields | {"act": "run", "param-country": "it"})
+    changed = await surfer.get(f"/runs/{loose}/again")
+    lines = {"args": f"country=es\npassword={MASK}"}
+    assert (await surfer.send(f"/runs/{loose}/again", changed.fields | lines)).status == 303
+    assert "k4nary" not in again.text + changed.text + (await surfer.get(f"/runs/{loose}")).text
+    assert "{{secret:NAME}}" in (await surfer.get(f"/runs/{loose}")).text
+    runs = [run.spec.params or run.spec.spec["args"] for run in await app.runs.find({}, limit=3)][::-1]
+    assert runs == [
+        secret | {"country": "fr"},
+        {"country": "it", "password": "the-default"},
+        secret | {"country": "es"},
+    ]
 
 
 async def test_a_form_that_says_nothing_of_what_to_do_does_nothing(app: App, surfer: Surfer) -> None:

@@ -15,9 +15,9 @@ from tests.web.surfing import Shown, Surfer
 from tests.web.test_walk import EXAMPLES
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
-from weft.web.pages import deploying, task_files
+from weft.web.pages import task_forms, versions
 from weft.web.rendering import POLICY
-from weft.web.site import OPEN, PAGES
+from weft.web.site import PAGES, PUBLIC_PAGES
 
 pytestmark = on_sqlite
 
@@ -61,7 +61,7 @@ def filled(path: str, values: dict[str, Any]) -> str:
 
 
 async def sent(surfer: Surfer, page: str, handle: Any, fields: dict[str, str]) -> Shown:
-    if handle not in deploying.UPLOADS | task_files.UPLOADS:
+    if handle not in versions.UPLOADS | task_forms.UPLOADS:
         return await surfer.send(page, fields)
     form = aiohttp.FormData(fields, default_to_multipart=True)
     for name in ("archive", "file"):
@@ -75,7 +75,7 @@ async def test_no_form_changes_anything_without_the_token_of_its_session(app: Ap
     before = {entry.id async for entry in app.audit.every()}
     told = {"label": "x", "url": "http://127.0.0.1/", "name": "x", "project": "shop", "selected": "1", "body": "x"}
     for path, methods in PAGES.items():
-        if "POST" not in methods or methods["POST"] in OPEN:
+        if "POST" not in methods or methods["POST"] in PUBLIC_PAGES:
             continue
         for number, act in enumerate(ACTS):
             fields = told | {"act": act} | ({"csrf": "0" * 64} if number % 2 else {})

@@ -15,7 +15,7 @@ from tests.web.browser import browsing
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
-from weft.web.wanted import FORMATS
+from weft.web.scraped_values import FORMATS
 
 pytestmark = on_sqlite
 

@@ -72,14 +72,14 @@ async def test_a_letter_is_edited_and_resubmitted_and_names_its_run(app: App, su
     await surfer.log_in()
     letter = await kept(app)
     page = await surfer.get(f"/letters/{letter}")
-    assert (page.typed, REASON in page.text) == (written(priority=-5000).decode(), True)
+    assert (page.typed, REASON in page.text) == (written(priority=1.5).decode(), True)
     done = await sent(surfer, letter, "resubmit", body=written().decode())
     assert (done.status, done.leads_to) == (303, f"/letters/{letter}")
     after = await surfer.get(done.leads_to)
     assert 'href="/runs/1"' in after.text
     assert '<textarea id="body"' not in after.text
     assert (await app.runs.get(1)).project == "shop"
-    assert (await app.letters.get(letter)).original == written(priority=-5000)
+    assert (await app.letters.get(letter)).original == written(priority=1.5)
 
 
 async def test_a_letter_that_is_refused_again_shows_the_new_reason(app: App, surfer: Surfer) -> None:

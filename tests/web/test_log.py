@@ -14,8 +14,8 @@ from tests.runs.acting import Hand, submit
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
-from weft.runs.log_shelf import keep_log
-from weft.web.pages import log
+from weft.logs.storage import store_log
+from weft.web.pages import run_log
 
 pytestmark = on_sqlite
 
@@ -45,7 +45,7 @@ async def ended_with(app: App, data: bytes, **ending: Any) -> str:
     hand = await Hand.join(app)
     lease = await hand.lease_one()
     key = f"logs/{run_id}/1.log"
-    await keep_log(app.blobs, key, len(data), lambda start, size: data[start : start + size])
+    await store_log(app.blobs, key, len(data), lambda start, size: data[start : start + size])
     kept: dict[str, Any] = {"log_key": key, "log_bytes": len(data)}
     await hand.end(lease, **kept | ending)
     return f"/runs/{run_id}/log"
@@ -133,7 +133,7 @@ async def test_a_search_that_can_not_be_is_told_beside_its_field(app: App, reade
 
 
 async def test_a_search_that_stopped_goes_on(app: App, reader: Surfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.runs.log_lines.SEARCHED", 1)
+    monkeypatch.setattr("weft.logs.lines.SEARCHED", 1)
     path = await ended_with(app, said("needle") + b"".join(said(f"page {number}" * 9) for number in range(15_000)))
     page = await reader.get(f"{path}?text=needle")
     assert "the rest has not been searched yet" in page.text
@@ -176,7 +176,7 @@ async def test_identical_errors_are_one_group_with_a_folded_example(app: App, re
 async def test_of_a_huge_log_the_end_is_looked_through_for_groups(
     app: App, reader: Surfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "GROUPED_BYTES", 1000)
+    monkeypatch.setattr(run_log, "GROUPED_BYTES", 1000)
     filler = b"".join(said(f"page {number}") for number in range(15_000))
     path = await ended_with(app, error(1) + filler + said("the last", level="ERROR"))
     page = await reader.get(f"{path}/errors")
@@ -200,12 +200,27 @@ async def test_attempts_are_chosen(app: App, reader: Surfer) -> None:
     assert "stream?format=lines" in page.text
 
 
+async def test_a_log_that_came_late_is_marked(app: App, reader: Surfer) -> None:
+    run_id = await submit(app)
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    await hand.ship(lease, b"in time\n")
+    await hand.lose()
+    await app.blobs.put("late", b"in time\nlate\n")
+    await hand.end(lease, log_key="late", log_bytes=13)
+    await (await Hand.join(app, "other")).lease_one()
+    mark = "From line 2 on it came late: its worker had been given up as lost."
+    assert mark in (await reader.get(f"/runs/{run_id}/log?attempt=1")).text
+    assert mark not in (await reader.get(f"/runs/{run_id}/log?attempt=2")).text
+    assert re.findall(r">late</span>", (await reader.get(f"/runs/{run_id}")).text) == [">late</span>"]
+
+
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
         ({"log_key": None, "log_bytes": 0}, "Nothing was printed"),
         ({"log_key": None, "log_bytes": 0, "reason": "its log was not kept: no"}, "Its log was not kept: no."),
-        ({"log_key": "logs/gone", "log_bytes": 5000}, "The log is not kept any more"),
+        ({"log_key": "logs/gone", "log_bytes": 5000}, "this log is missing: there is no file of it any more"),
     ],
 )
 async def test_a_log_without_lines_says_why(app: App, reader: Surfer, ending: dict[str, object], words: str) -> None:

@@ -67,7 +67,7 @@ async def test_a_run_is_followed_live_in_a_browser(app: App, surfer: Surfer, tmp
         run_id = await submit(app, kind="shell", spec={"script": SCRIPT, "env": env})
         await opened(browser, surfer, run_id)
         await sees(browser, SEEN, "begun")
-        assert await browser.run(FOLLOWS) == "true"
+        await sees(browser, FOLLOWS, "true")
         go.touch()
         await sees(browser, SEEN, HOSTILE)
         assert await browser.run("document.querySelector('.log-box').scrollTop") == 0

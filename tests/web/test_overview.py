@@ -12,7 +12,7 @@ from sqlalchemy import update
 from tests.conftest import SetClock, on_sqlite
 from tests.intake.letter_making import kept
 from tests.items.scene import start
-from tests.runs.acting import Hand, submit
+from tests.runs.acting import Hand, set_limit, submit
 from tests.tasks.scene import keep, noop
 from tests.web.surfing import Shown, Surfer
 from weft import events
@@ -21,7 +21,8 @@ from weft.app import App
 from weft.clock import moment
 from weft.db import schema
 from weft.events import Fact
-from weft.intake import letter_store
+from weft.intake import store
+from weft.runs.lanes import project_limit
 from weft.tasks.schedule import Schedule
 
 pytestmark = on_sqlite
@@ -75,7 +76,21 @@ async def test_it_says_what_runs_what_waits_and_why_and_what_failed_and_why(app:
     assert "it took 3 GB" in section(shown, "failed")
     assert '<a class="text-reset" href="/workers/hand">hand</a>' in section(shown, "workers")
     told = msgspec.json.decode((await surfer.get("/.json")).data)
-    assert (told["now"], told["ended"]["failed"]) == ({"ready": 1, "waiting": 0, "running": 1}, 1)
+    assert (told["now"], told["ended"]["failed"]) == (
+        {"ready": 1, "held": 0, "waiting": 0, "paused": 0, "running": 1},
+        1,
+    )
+
+
+async def test_runs_that_a_limit_holds_back_are_not_called_ready(app: App, surfer: Surfer) -> None:
+    await surfer.log_in()
+    await set_limit(app, project_limit("shop"), 1)
+    for _ in range(6):
+        await submit(app, project="shop")
+    await (await Hand.join(app)).lease_one()
+    shown = await surfer.get("/")
+    assert "0 ready, 5 held by limits, 0 scheduled" in shown.text
+    assert "5 ready" not in shown.text
 
 
 async def test_what_failed_long_ago_is_history(app: App, surfer: Surfer, clock: SetClock) -> None:
@@ -109,7 +124,7 @@ async def test_what_is_worth_a_look_is_on_top(app: App, surfer: Surfer, clock: S
     letter: dict[str, Any] = {"source": "queue", "message_id": "1", "project": "shop", "headers": {}}
     letter |= {"body": b"{}", "reason": "odd"}
     await app.db.transact(lambda tx: events.append(tx, facts, clock()))
-    await app.db.transact(lambda tx: letter_store.keep(tx, **letter, at=clock()))
+    await app.db.transact(lambda tx: store.add_dead_letter(tx, **letter, at=clock()))
     shown = await surfer.get("/")
     said = ("Missed ticks in shop: 4", "Worker home went silent", "Run 77 differs from those before it")
     for words in (*said, "Dead letters: 1"):
@@ -140,7 +155,7 @@ async def test_readers_of_one_project_see_nothing_of_others(app: App, surfer: Su
     assert shown.status == 200
     assert "hidden-" not in shown.text
     assert "secret" not in shown.text
-    assert (await document(surfer))["now"] == {"ready": 0, "waiting": 0, "running": 0}
+    assert (await document(surfer))["now"] == {"ready": 0, "held": 0, "waiting": 0, "paused": 0, "running": 0}
 
 
 async def test_letters_that_were_not_counted_to_the_end_are_more(app: App, surfer: Surfer) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import html
+import re
 
 import msgspec
 import pytest
 
 from tests.conftest import SetClock, on_sqlite
 from tests.items.pasts import crawled
+from tests.items.scene import Spider
 from tests.projects.making import a_version
-from tests.runs.acting import submit
+from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep, noop
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
+from weft.projects.model import Spider as ProjectSpider
+from weft.runs.success_text import condition_lines
 from weft.tasks.model import ProjectSettings
 
 pytestmark = on_sqlite
@@ -53,7 +57,7 @@ async def test_somebody_sees_only_their_projects(app: App, surfer: Surfer) -> No
     assert 'href="/projects/shop"' in page.text
     assert "secret" not in page.text
     assert "Deploy…" not in page.text
-    assert (await surfer.get("/projects/secret")).status in (403, 404)
+    assert (await surfer.get("/projects/secret")).status == 404
 
 
 async def test_projects_come_in_pages(app: App, surfer: Surfer) -> None:
@@ -86,7 +90,7 @@ async def test_a_project_shows_its_spiders_as_dots_and_in_a_table(app: App, surf
     assert page.status == 200
     assert 'href="/projects/shop/spiders/prices"' in page.text
     assert "prices: 4 pages, 2 items" in html.unescape(page.text).replace("\u2009", "")
-    assert "flaky" in page.text
+    assert "1 of 2 failed" in page.text
     assert 'href="/projects/shop/shares"' in page.text
     assert 'href="/settings/secrets?project=shop"' in page.text
     told = msgspec.json.decode((await surfer.get("/projects/shop.json")).data)
@@ -127,11 +131,13 @@ async def test_an_admin_changes_what_holds_for_a_project(app: App, surfer: Surfe
     assert 'value="3"' in page.text
     assert "heavy=2" in page.text
     typed = {"max_running": "5", "weight": "2.5", "keep_days": "", "tags": "heavy=2\nslow = 1\n", "min_isolation": "L1"}
+    typed |= {"spider_env": "SHOP_DB\nPROXY_*", "grace_seconds": "60"}
     saved = await surfer.send("/projects/shop/settings", page.fields | typed)
     assert saved.leads_to == "/projects/shop?said=saved"
     found = await app.tasks.settings("shop")
     assert (found.max_running, found.weight, found.tags) == (5, 2.5, {"heavy": 2, "slow": 1})
-    assert found.min_isolation == "L1"
+    assert (found.min_isolation, found.spider_env, found.grace_seconds) == ("L1", ("SHOP_DB", "PROXY_*"), 60)
+    assert "SHOP_DB, PROXY_*" in (await surfer.get("/projects/shop")).text
     stale = await surfer.send("/projects/shop/settings", page.fields | {"max_running": "7"})
     assert stale.status == 422
     assert (await app.tasks.settings("shop")).max_running == 5
@@ -143,6 +149,8 @@ async def test_an_admin_changes_what_holds_for_a_project(app: App, surfer: Surfe
         ({"max_running": "many"}, "max_running", "This must be a whole number."),
         ({"max_running": "0"}, "max_running", "it must be from 1 to 1000000"),
         ({"tags": "heavy"}, "tags", "Each line must be a tag"),
+        ({"spider_env": "WEFT_TOKEN"}, "spider_env", "each must be the name of a variable, or PREFIX_*"),
+        ({"grace_seconds": "4000"}, "grace_seconds", "it must be from 0 to 3600"),
         ({"weight": "-1"}, "weight", "it must be from 0.001 to 1000"),
     ],
 )
@@ -164,3 +172,58 @@ async def test_who_is_no_admin_sees_settings_and_cannot_change_them(app: App, su
     assert "Only an admin" in page.text
     assert "<fieldset disabled>" in page.text
     assert (await surfer.send("/projects/shop/settings", page.fields | {"max_running": "1"})).status == 403
+
+
+async def test_conditions_of_a_project_and_its_spiders_are_set_by_its_form(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    await a_version(app, "shop")
+    page = await surfer.get("/projects/shop/settings")
+    typed = {
+        "success_if": "errors <= 0\nfinish_reason = finished",
+        "spiders": "prices: items >= 10\nprices: errors any",
+    }
+    assert (await surfer.send("/projects/shop/settings", page.fields | typed)).status == 303
+    found = await app.tasks.settings("shop")
+    assert condition_lines(found.success_if) == ["finish_reason = finished", "errors <= 0"]
+    assert condition_lines(found.spiders["prices"].success_if) == ["errors any", "items >= 10"]
+    shown = html.unescape((await surfer.get("/projects/shop")).text)
+    assert "errors <= 0" in shown
+    assert "prices: items >= 10" in shown
+    page = await surfer.get("/projects/shop/settings")
+    wrong = await surfer.send("/projects/shop/settings", page.fields | {"spiders": "prices items >= 10"})
+    assert wrong.status == 422
+    assert 'id="spiders-error"' in wrong.text
+    assert await app.tasks.settings("shop") == found
+
+
+async def test_a_project_is_no_better_than_its_worst_spider(app: App, surfer: Surfer, clock: SetClock) -> None:
+    await surfer.log_in(grants=ADMIN)
+    spiders = tuple(ProjectSpider(name=name) for name in ("broken", "busy", "empty", "new"))
+    await a_version(app, "shop", spiders=spiders)
+    for _ in range(15):
+        await crawled(app, clock, 1, spider="busy")
+    for _ in range(4):
+        await crawled(app, clock, 0, spider="broken", outcome="failed")
+        await silent(app, "empty")
+    for _ in range(21):
+        await crawled(app, clock, 1, spider="busy")
+    for address, said in (("/projects", "1 failing"), ("/projects/shop", "failed 4 times in a row")):
+        page = await surfer.get(address)
+        assert said in page.text, address
+        assert "1 without items" in page.text, address
+    rows = re.findall(r'<th scope="row"><a href="/projects/shop/spiders/(\w+)"', page.text)
+    assert rows == ["broken", "empty", "busy", "new"]
+    overview = await surfer.get("/")
+    assert "Failing in shop: broken" in overview.text
+    assert "No items any more in shop: empty" in overview.text
+    [told] = msgspec.json.decode((await surfer.get("/projects.json")).data)["items"]
+    assert (told["health"], told["unwell"]) == ("failing", {"broken": "failing", "empty": "no_items"})
+
+
+async def silent(app: App, spider: str) -> None:
+    """A run of a spider that has fetched pages and brought nothing."""
+    await submit(app, task=spider, kind="spider", spec={"spider": spider})
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    await Spider(hand, lease).send(b"", stats={"downloader/request_count": 3, "response_received_count": 3})
+    await hand.end(lease)

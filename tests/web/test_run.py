@@ -16,9 +16,9 @@ from tests.tasks.scene import keep, noop
 from tests.web.surfing import Shown, Surfer
 from weft.access.model import Role
 from weft.app import App
-from weft.runs.log_shelf import keep_log
+from weft.logs.storage import store_log
 from weft.runs.model import Lease
-from weft.workers.wire import log_key
+from weft.workers.remote.wire import log_key
 
 pytestmark = on_sqlite
 
@@ -52,7 +52,7 @@ async def crawled(app: App, clock: SetClock, count: int, **fields: Any) -> int:
 async def ended(app: App, hand: Hand, lease: Lease, log: bytes, **fields: Any) -> None:
     """A run that has failed after it had printed ``log``."""
     key = log_key(lease.run_id, lease.attempt)
-    await keep_log(app.blobs, key, len(log), lambda first, last: log[first:last])
+    await store_log(app.blobs, key, len(log), lambda first, last: log[first:last])
     await hand.end(lease, "failed", log_key=key, log_bytes=len(log), **fields)
 
 
@@ -261,6 +261,15 @@ async def test_the_same_start_is_shown_as_curl_command_and_python(app: App, surf
     assert f"curl -X POST {surfer.address}/v1/runs" in page
     assert """weft tasks run shop/prices -p 'country=it'"'"'s'""" in page
     assert """await weft.tasks.start('shop', 'prices', {'country': "it's"})""" in page
+
+
+async def test_the_same_start_of_a_run_without_a_task_says_only_what_is_not_usual(app: App, surfer: Surfer) -> None:
+    run_id = await submit(app, tags=("a",), retries=2)
+    await surfer.log_in()
+    page = html.unescape((await surfer.get(f"/runs/{run_id}")).text)
+    told = ('"tags"', '"labels"', "tags=", "labels=", '"grace_seconds"')
+    assert [each in page for each in told] == [True, False, True, False, False]
+    assert '"retry": {\n    "count": 2\n  }' in page
 
 
 async def test_a_run_that_was_given_very_much_is_repeated_by_its_number(app: App, surfer: Surfer) -> None:

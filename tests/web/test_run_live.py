@@ -13,12 +13,12 @@ from tests.servers.server import free_port
 from tests.waiting import eventually
 from tests.web.browser import Browser, browsing
 from weft.access.model import EVERYWHERE, Role
-from weft.api.door import open_server
 from weft.app import App, open_app, open_worker
-from weft.cli.first_examples import PROJECT, deploy_example
+from weft.cli.serve import EXAMPLE_PROJECT, deploy_example
 from weft.config import Config
-from weft.web.site import Site
-from weft.workers.heart import Heart
+from weft.http.application import open_server
+from weft.web.site import WebSite
+from weft.workers.heartbeat import Heartbeats
 
 MINUTE = 60.0
 HOSTILE = (
@@ -38,7 +38,7 @@ new MutationObserver(() => window.seen.add(document.querySelector('.run-heading 
 async def weft_with_example(folder: Path) -> AsyncIterator[App]:
     """A weft with the example project and the site that it crawls, and nobody who executes anything."""
     app = await open_app(Config(data_dir=str(folder), port=free_port(), heartbeat_seconds=0.2))
-    server = open_server(app, demo=True, around=Site)
+    server = open_server(app, demo=True, around=WebSite)
     try:
         await app.add_examples()
         await server.start("127.0.0.1", app.config.port)
@@ -52,15 +52,15 @@ async def weft_with_example(folder: Path) -> AsyncIterator[App]:
 
 @asynccontextmanager
 async def working(app: App) -> AsyncIterator[None]:
-    heart = Heart(app.protocol, 0.2)
-    worker = open_worker(app, "w1", heart)
+    heartbeats = Heartbeats(app.protocol, 0.2)
+    worker = open_worker(app, "w1", heartbeats)
     task = asyncio.create_task(worker.run())
     try:
         yield
     finally:
         worker.drain()
         await task
-        heart.close()
+        heartbeats.close()
 
 
 async def logged_in(browser: Browser, address: str) -> None:
@@ -73,7 +73,7 @@ async def logged_in(browser: Browser, address: str) -> None:
 async def test_a_run_is_followed_from_start_to_finish_without_a_reload(tmp_path: Path) -> None:
     async with weft_with_example(tmp_path / "data") as app, browsing() as browser:
         address = f"http://127.0.0.1:{app.config.port}"
-        run_id = (await app.tasks.start(PROJECT, "quotes")).run_id
+        run_id = (await app.tasks.start(EXAMPLE_PROJECT, "quotes")).run_id
         await logged_in(browser, address)
         await browser.open(f"{address}/runs/{run_id}")
         assert await browser.run(STATE) == "state state-queued"

@@ -8,7 +8,6 @@ import shlex
 import sys
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.cli.commanding import WEFT
@@ -18,16 +17,15 @@ from tests.tasks.scene import keep, noop
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
-from weft.documents.runs import run_document
+from weft.operations.runs import run_document
 from weft.runs.model import Run
-from weft.web.same_call import SameCall, same_call, started_as
+from weft.web.snippets import StartCommands, start_commands, started_input
 
 QUOTED = 'it\'s "quoted" $HOME `date` \\ 日本 <b>'
 
 
-async def calls_of(app: App, run_id: int, address: str = "http://weft.example") -> SameCall:
-    document = msgspec.json.decode(msgspec.json.encode(run_document(await app.runs.get(run_id))))
-    return same_call(address, started_as(document))
+async def calls_of(app: App, run_id: int, address: str = "http://weft.example") -> StartCommands:
+    return start_commands(address, started_input(run_document(await app.runs.get(run_id))))
 
 
 async def executed(*command: str, **environment: str) -> None:
@@ -83,7 +81,7 @@ async def test_curl_starts_the_same_run(app: App, surfer: Surfer) -> None:
         ({"spider": "books", "args": {"tag": "a b"}}, "weft --project shop run books -a 'tag=a b'"),
         (
             {"spider": "books", "settings": {"DELAY": 1}, "version": "1.0", "limits": {"items": 5}, "resumable": True},
-            "weft --project shop run books -s DELAY=1 --version 1.0 --limit items=5 --resumable",
+            "weft --project shop run books -s DELAY=1 --code-version 1.0 --resource-limit items=5 --resumable",
         ),
         (
             {"spider": "books", "walls": 1},
@@ -93,4 +91,4 @@ async def test_curl_starts_the_same_run(app: App, surfer: Surfer) -> None:
 )
 def test_a_spider_is_started_by_the_shortest_command_that_says_all_of_it(spec: dict[str, Any], command: str) -> None:
     body = {"project": "shop", "kind": "spider", "name": "books", "spec": spec}
-    assert same_call("http://weft.example", body).cli == command
+    assert start_commands("http://weft.example", body).cli == command

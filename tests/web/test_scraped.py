@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cases import for_each
-from weft.web.scraped import LONG, Room, cell, columns_of, differences, pretty
+from weft.operations.items import ItemFieldDocument
+from weft.web.scraped_values import LONG, ExpandBudget, columns_of, differences, pretty, value_cell
 
 
 @for_each(
@@ -13,7 +14,7 @@ from weft.web.scraped import LONG, Room, cell, columns_of, differences, pretty
     [("a", "text"), ("", "empty"), (1, "number"), (True, "word"), (None, "word"), ([], "nested"), ({"a": 1}, "nested")],
 )
 def test_a_value_is_shown_as_what_it_is(value: object, kind: str) -> None:
-    assert cell(value, Room()).kind == kind
+    assert value_cell(value, ExpandBudget()).kind == kind
 
 
 @for_each(
@@ -31,18 +32,19 @@ def test_a_value_is_shown_as_what_it_is(value: object, kind: str) -> None:
     ],
 )
 def test_only_addresses_of_the_web_are_links(value: object, is_link: bool) -> None:
-    assert bool(cell(value, Room()).address) == is_link
+    assert bool(value_cell(value, ExpandBudget()).address) == is_link
 
 
 def test_long_values_fold_as_long_as_there_is_room() -> None:
-    room = Room(LONG + 50)
-    first, second = cell("a" * 5_000, room), cell("b" * 5_000, room)
+    room = ExpandBudget(LONG + 50)
+    first, second = value_cell("a" * 5_000, room), value_cell("b" * 5_000, room)
     assert (len(first.whole), first.is_cut) == (LONG, True)
     assert (second.whole, second.is_cut, len(second.text)) == ("", True, 101)
 
 
 def test_columns_are_those_that_most_items_have() -> None:
-    fields = [{"name": f"f{n}", "present": 10 - n, "fill_rate": 0.99999, "types": {"string": 1}} for n in range(10)]
+    rest: dict[str, Any] = {"filled": 1, "fill_rate": 0.99999, "types": {"string": 1}}
+    fields = [ItemFieldDocument(name=f"f{n}", present=10 - n, **rest) for n in range(10)]
     assert [each.name for each in columns_of(fields, ())] == ["f0", "f1", "f2", "f3", "f4", "f5"]
     assert [each.percent for each in columns_of(fields, ("f9", "new"))] == ["99.9", ""]
 
@@ -51,7 +53,7 @@ def test_what_differs_is_told_field_by_field() -> None:
     same = "x" * 500
     old = {"gone": 1, "same": 2, "price": 1, "true": 1, "text": same + "a" + same}
     new = {"same": 2, "price": 2, "true": True, "text": same + "b" + same, "new": None}
-    found = {each.field: each for each in differences(old, new, Room())}
+    found = {each.field: each for each in differences(old, new, ExpandBudget())}
     assert {name: each.kind for name, each in found.items()} == {
         "price": "changed",
         "true": "changed",

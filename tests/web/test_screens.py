@@ -24,11 +24,12 @@ from tests.waiting import eventually
 from tests.web.browser import browsing
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Grants, Role
-from weft.api.door import open_server
-from weft.api.server import Server
 from weft.app import App
-from weft.web import readers
-from weft.web.site import Site
+from weft.http.application import open_server
+from weft.http.performer import Performer
+from weft.http.server import Server
+from weft.web import live_pages
+from weft.web.site import WebSite
 
 __all__ = ["certificate"]
 
@@ -41,7 +42,7 @@ SHOP: Grants = {"shop": Role.VIEWER}
 class Stage:
     """A site that answers on a port, and whoever comes to look."""
 
-    def __init__(self, app: App, site: Site, address: str) -> None:
+    def __init__(self, app: App, site: WebSite, address: str) -> None:
         self.app, self.site, self.address = app, site, address
 
     @asynccontextmanager
@@ -92,10 +93,10 @@ async def line(person: Surfer, page: str = "", **headers: str) -> AsyncIterator[
 
 @asynccontextmanager
 async def staged(app: App, port: int = 0) -> AsyncIterator[Stage]:
-    sites: list[Site] = []
+    sites: list[WebSite] = []
 
-    def around(of: App, api: Any) -> Site:
-        sites.append(Site(of, api))
+    def around(of: App, api: Any, performer: Performer) -> WebSite:
+        sites.append(WebSite(of, api, performer))
         return sites[0]
 
     server: Server = open_server(app, around=around)
@@ -121,7 +122,7 @@ def faultless(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def keeping() -> list[asyncio.Task[Any]]:
     """The tasks that keep pages."""
-    return [task for task in asyncio.all_tasks() if "Screens" in getattr(task.get_coro(), "__qualname__", "")]
+    return [task for task in asyncio.all_tasks() if "LivePages" in getattr(task.get_coro(), "__qualname__", "")]
 
 
 async def test_a_change_is_seen_by_who_has_the_page_before_them(stage: Stage) -> None:
@@ -153,7 +154,7 @@ async def _made_again(stage: Stage) -> bool:
 
 
 async def test_who_has_logged_out_is_told_nothing_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(live_pages, "RECHECK_SECONDS", 0.0)
     async with stage.person("ada") as ada, line(ada, "/runs") as screen:
         await screen.told()
         await ada.send("/logout", (await ada.get("/find")).fields)
@@ -293,7 +294,7 @@ async def test_a_page_that_there_is_not_is_no_fault_and_others_follow(stage: Sta
 async def test_there_are_only_so_many_and_one_person_has_not_all_of_them(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.web.screens.MOST_READERS", 3)
+    monkeypatch.setattr("weft.web.live_pages.MOST_VIEWERS", 3)
     async with staged(app) as stage, stage.person("ada") as ada, stage.person("bob") as bob:
         async with line(ada, "/runs") as one, line(ada, "/runs") as two:
             await one.told(), await two.told()

@@ -111,6 +111,16 @@ async def test_a_browser_that_sends_a_password_still_comes_as_a_guest(app: App, 
     assert (await surfer.get(link, Authorization="Basic YTpi")).status == 200
 
 
+async def test_guests_of_one_address_can_not_look_for_ever(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.http.authentication.GUESTS_PER_SECOND", 0.5)
+    link, _ = await linked(app)
+    async with surfing(app) as surfer:
+        statuses = [(await surfer.get(each)).status for each in (link, *["/guest/" + "x" * 43] * 5)]
+        assert (statuses[0], {*statuses[1:]} - {404}) == (200, {429})
+        await surfer.log_in(grants={"shop": Role.VIEWER})
+        assert (await surfer.get("/runs")).status == 200
+
+
 async def test_scraped_data_is_only_ever_text_for_guests(app: App, surfer: Surfer) -> None:
     spider = await start(app)
     await spider.yields({HOSTILE: HOSTILE, "long": "w" * 5000, "list": [1, {"a": None}], "yes": True})
@@ -131,9 +141,9 @@ async def test_a_token_is_in_no_log_even_when_a_page_fails(
     async def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("weft.web.visit.Visit.ask", fail)
+    monkeypatch.setattr("weft.web.visit.Visit.call", fail)
     assert (await surfer.get(link)).status == 500
-    assert any("a page failed" in record.message for record in caplog.records)
+    assert any("a request failed" in record.message for record in caplog.records)
     ours = [record for record in caplog.records if record.name != "uvicorn.access"]  # pytest alone listens to that
     assert not any(link.removeprefix("/guest/") in str(record.__dict__) for record in ours)
     assert not logging.getLogger("uvicorn.access").propagate

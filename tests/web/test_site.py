@@ -15,7 +15,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.web.assets import addresses
 from weft.web.rendering import POLICY
-from weft.web.site import OPEN, PAGES
+from weft.web.site import PAGES, PUBLIC_PAGES
 from weft.web.visit import LARGEST_FORM, MOST_FIELDS
 
 pytestmark = on_sqlite
@@ -39,7 +39,9 @@ async def test_who_is_not_logged_in_is_asked_to_and_comes_back(surfer: Surfer) -
 
 
 async def test_no_page_but_the_login_is_for_who_is_not_logged_in(surfer: Surfer) -> None:
-    walked = [(method, path) for path, methods in PAGES.items() for method in methods if methods[method] not in OPEN]
+    walked = [
+        (method, path) for path, methods in PAGES.items() for method in methods if methods[method] not in PUBLIC_PAGES
+    ]
     assert len(walked) >= 4
     for method, path in walked:
         data = {"act": "drop"} if method == "POST" else None
@@ -158,7 +160,8 @@ async def test_a_form_that_cannot_be_one_is_refused(surfer: Surfer) -> None:
 
 async def test_another_host_is_not_served(surfer: Surfer) -> None:
     for path in ("/", "/login", "/letters"):
-        assert (await surfer.get(path, Host="evil.example")).status == 421
+        answer = await surfer.get(path, Host="evil.example")
+        assert (answer.status, "WEFT_ALLOWED_HOSTS=evil.example" in answer.text) == (421, True)
 
 
 async def test_a_program_with_a_key_reads_the_json_of_a_page(app: App, surfer: Surfer) -> None:

@@ -10,8 +10,9 @@ import msgspec
 from tests.access.acting import PASSWORD
 from tests.conftest import SetClock, on_sqlite
 from tests.items.pasts import crawled
+from tests.items.scene import Spider as Spooling
 from tests.projects.making import a_version
-from tests.runs.acting import submit
+from tests.runs.acting import Hand, submit
 from tests.tasks.scene import keep
 from tests.waiting import eventually
 from tests.web.browser import browsing
@@ -19,7 +20,8 @@ from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.projects.model import Spider
-from weft.tasks.model import Task
+from weft.runs.success_text import parse_conditions
+from weft.tasks.model import ProjectSettings, Task
 
 pytestmark = on_sqlite
 
@@ -41,12 +43,60 @@ async def test_a_spider_shows_what_it_did_and_what_is_usual(app: App, surfer: Su
     assert "flaky" in page.text
     assert "Two letters." in page.text
     assert "data-chart=" in page.text
-    assert "8 – 15" in page.text
+    assert "unusual below 8 or above 15" in page.text
     assert "<code>number</code>" in page.text
     told: Any = msgspec.json.decode((await surfer.get(PAGE + ".json")).data)
     assert [each["items"] for each in told["history"]["runs"]] == [0, 13, 12, 11, 10]
     assert told["history"]["usual_items"] == {"low": 8.05, "middle": 11.5, "high": 14.95}
     assert {each["name"]: each["shares"][0] for each in told["history"]["fields"]}["number"] == 1.0
+
+
+async def test_what_is_usual_is_a_duration_that_runs_had_not_one_that_none_can_have(
+    app: App, surfer: Surfer, clock: SetClock
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    for _ in range(4):
+        await crawled(app, clock, 1)
+    page = await surfer.get(PAGE)
+    assert '1 s <span class="hint">unusual above 2 s</span>' in page.text
+    assert "0 ms" not in page.text
+
+
+async def test_the_history_of_a_spider_shows_its_marks_and_conditions(
+    app: App, surfer: Surfer, clock: SetClock
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    settings = ProjectSettings(success_if=parse_conditions(["errors <= 0", "items >= 1"]))
+    await app.tasks.configure("shop", settings)
+    run_id = await crawled(app, clock, 3)
+    page = await surfer.get(PAGE)
+    assert "1 of 2 conditions held" in page.text
+    assert "errors &lt;= 0; items &gt;= 1" in page.text
+    run = await surfer.get(f"/runs/{run_id}")
+    assert "Success conditions" in run.text
+    assert "1 error was logged, at most 0 are allowed" in html.unescape(run.text)
+    assert "did not hold" in run.text
+    await app.tasks.configure("shop", ProjectSettings())
+    marked = await crawled(app, clock, 3)
+    for address in (PAGE, "/runs", f"/runs/{marked}", "/runs?mark=errors"):
+        assert "with errors" in (await surfer.get(address)).text, address
+    assert f'id="run-{run_id}"' not in (await surfer.get("/runs?mark=errors")).text
+
+
+async def test_a_run_that_made_no_request_is_flagged_in_every_list(app: App, surfer: Surfer, clock: SetClock) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    fine = await crawled(app, clock, 3)
+    run_id = await submit(app, task="prices", kind="spider", spec={"spider": "prices"})
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    await Spooling(hand, lease).send(b"", stats={"start_time": "now"})
+    await hand.end(lease)
+    for address in (PAGE, "/runs", f"/runs/{run_id}", "/runs?mark=no_requests"):
+        assert "no requests" in (await surfer.get(address)).text, address
+    assert f'id="run-{fine}"' not in (await surfer.get("/runs?mark=no_requests")).text
 
 
 async def test_a_spider_that_has_not_run_says_so_and_one_that_is_not_there_is_not_found(

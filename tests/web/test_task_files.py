@@ -19,9 +19,9 @@ from tests.web.surfing import Shown, Surfer
 from tests.web.test_task_forms import FULL, typed
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
-from weft.tasks.model import After, Task
-from weft.web.pages.task_files import LARGEST_FORM
-from weft.web.task_texts import definition
+from weft.tasks.model import Task, UpstreamTask
+from weft.web.pages.task_forms import LARGEST_FORM
+from weft.web.pages.tasks import task_definition
 
 pytestmark = on_sqlite
 
@@ -79,7 +79,7 @@ async def test_a_file_that_is_sent_is_read_by_its_ending(app: App, developer: Su
     page = await imported(developer, {"act": "check", "text": "", "format": "toml"}, ("tasks.yml", YAML))
     assert (page.text.count('class="change change-create"'), typed(page)["format"]) == (2, "yaml")
     await imported(developer, {"act": "apply", "text": YAML, "format": "yaml", "seen": page.fields["seen"]})
-    assert (await app.tasks.get("shop", "go")).task.after == (After("first", "any"),)
+    assert (await app.tasks.get("shop", "go")).task.after == (UpstreamTask("first", "any"),)
 
 
 BOMB = (
@@ -103,6 +103,7 @@ BOMB = (
         ("tasks:\n- !!python/object/apply:os.system [true]", "yaml"),
         ("[" * 5000, "json"),
         ('{"tasks": [{"name": 1}]}', "json"),
+        ('{"tasks": [], "tasks": [{"name": "go", "project": "shop", "kind": "noop"}]}', "json"),
         ("# " + "x" * 600_000, "toml"),
     ],
 )
@@ -143,7 +144,7 @@ async def test_toml_that_cannot_say_a_task_names_the_format_that_can(app: App, d
 async def test_the_definition_of_a_page_is_that_of_the_task(app: App, developer: Surfer) -> None:
     await keep(app, noop("go", project="shop"), FULL)
     shown = (await developer.get("/tasks/shop/full.json")).data
-    content = definition(msgspec.json.decode(shown)["task"])
+    content = task_definition(msgspec.json.decode(shown)["task"])
     assert content["retry"] == {"count": 2, "factor": 3.0, "on": ["failed"]}
     assert "paused" not in content
 

@@ -18,7 +18,8 @@ from tests.web.surfing import Shown, Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.runs.model import Retry
-from weft.tasks.model import After, Dedup, Task
+from weft.runs.success_text import parse_conditions
+from weft.tasks.model import Deduplication, Task, UpstreamTask
 from weft.tasks.schedule import Schedule
 
 pytestmark = on_sqlite
@@ -34,7 +35,7 @@ FULL = Task(
     schedule=Schedule(
         every_seconds=90, start_at=1_700_000_000_000_000, jitter_seconds=5, catch_up_cap=7, overlap="replace"
     ),
-    after=(After("go", "any"),),
+    after=(UpstreamTask("go", "any"),),
     tags=("eu",),
     labels=("big",),
     priority=3,
@@ -42,7 +43,7 @@ FULL = Task(
     grace_seconds=3,
     retry=Retry(count=2, factor=3, on=("failed",)),
     max_running=4,
-    dedup=Dedup(("country",), 60),
+    dedup=Deduplication(("country",), 60),
     log_bytes=1000,
 )
 
@@ -199,6 +200,15 @@ async def test_what_the_form_has_no_field_for_is_kept_with_a_change(app: App, de
     "task",
     [
         Task(name="go", project="shop", kind="spider", spec={"spider": "x", "args": {"a": "1=2", "b": "c d"}}),
+        Task(
+            name="go",
+            project="shop",
+            kind="spider",
+            spec={"spider": "x"},
+            success_if=parse_conditions(
+                ["finish_reason = finished", "errors any", "items >= 50 % of usual", "missing a b <= 5 %"]
+            ),
+        ),
         Task(name="go", project="shop", kind="shell", spec={"argv": ["echo", "a b", "'", "", "ü"]}),
         Task(name="go", project="shop", kind="shell", spec={"script": "a\n\n  b"}, paused=True),
         Task(
@@ -247,7 +257,7 @@ async def test_all_of_a_task_is_edited_as_json(app: App, developer: Surfer) -> N
     answer = await developer.send("/tasks/shop/full/edit?as=json", page.fields | {"text": changed})
     assert answer.leads_to == "/tasks/shop/full?said=saved"
     assert (await app.tasks.get("shop", "full")).task.description == "more of it"
-    for wrong in ("{", "[]", '{"kind": "noop", "nothing": 1}'):
+    for wrong in ("{", "[]", '{"kind": "noop", "nothing": 1}', '{"kind": "noop", "kind": "noop"}'):
         answer = await developer.send("/tasks/shop/full/edit?as=json", page.fields | {"text": wrong, "revision": "2"})
         assert (answer.status, 'id="text-error"' in answer.text, typed(answer)["text"]) == (422, True, wrong)
 
@@ -255,7 +265,7 @@ async def test_all_of_a_task_is_edited_as_json(app: App, developer: Surfer) -> N
 async def test_a_task_is_made_from_json(app: App, developer: Surfer) -> None:
     text = '{"project": "shop", "name": "go", "kind": "noop", "dedup": {"window_seconds": 5}}'
     assert (await sent(developer, "/tasks/new", {"text": text})).leads_to == "/tasks/shop/go?said=made"
-    assert (await app.tasks.get("shop", "go")).task.dedup == Dedup((), 5)
+    assert (await app.tasks.get("shop", "go")).task.dedup == Deduplication((), 5)
     assert (await sent(developer, "/tasks/new", {"text": '{"kind": "noop"}'})).status == 422
 
 
@@ -305,3 +315,20 @@ async def test_the_form_previews_what_is_typed_and_makes_a_task(app: App, surfer
         assert "The task is made." in await browser.text()
         assert browser.complaints == []
     assert (await app.tasks.get("default", "go")).task.schedule == Schedule(cron="0 9 * * *")
+
+
+async def test_a_condition_that_cannot_be_read_is_told_beside_its_field(app: App, developer: Surfer) -> None:
+    await keep(app, Task(name="go", project="shop", kind="spider", spec={"spider": "x"}))
+    page = await developer.get("/tasks/shop/go/edit")
+    answer = await developer.send("/tasks/shop/go/edit", page.fields | typed(page) | {"success_if": "errors < 1"})
+    assert answer.status == 422
+    assert 'id="success_if-error"' in answer.text
+    assert "it must be like errors &lt;= 0" in answer.text
+
+
+async def test_what_is_too_deep_or_too_large_for_the_api_is_so_for_a_form(developer: Surfer) -> None:
+    fields = await form(developer, "/tasks/new") | FORM
+    deep = await developer.send("/tasks/new", fields | {"params": '{"a": ' + "[" * 70 + "]" * 70 + "}"})
+    assert (deep.status, "nested 64 deep at most" in deep.text) == (422, True)
+    large = await developer.send("/tasks/new", fields | {"description": "\x01" * 180_000})  # six bytes each in JSON
+    assert (large.status, "at most 1048576 bytes" in large.text) == (413, True)

@@ -7,13 +7,14 @@ import re
 import pytest
 import pytest_asyncio
 
+from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.tasks.scene import NOON, Hand, keep, noop, runs_of
 from tests.web.surfing import Surfer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.clock import seconds
-from weft.tasks.model import After, Task
+from weft.tasks.model import Task, UpstreamTask
 
 pytestmark = on_sqlite
 
@@ -31,7 +32,7 @@ async def some(app: App) -> None:
     await keep(
         app,
         noop("prices", {"when": "30 2 * * *", "zone": "Europe/Berlin"}, project="shop", tags=("eu",)),
-        noop("report", project="shop", after=(After("prices"), After("feed", "failure"))),
+        noop("report", project="shop", after=(UpstreamTask("prices"), UpstreamTask("feed", "failure"))),
         noop("feed", "@every 5m", project="shop", paused=True),
     )
 
@@ -246,3 +247,18 @@ async def test_the_json_of_the_list_is_what_the_api_answers(app: App, developer:
         await developer.get("/v1/tasks?last_run=true&tag=eu")
     ).data
     assert b'"schedule"' in (await developer.get("/tasks/shop/prices.json")).data
+
+
+async def test_the_audit_log_keeps_what_a_page_has_sent(app: App, developer: Surfer) -> None:
+    await some(app)
+    chosen = await token(developer) | {"act": "pause", "selected": "shop/prices"}
+    for _ in range(2):
+        await developer.send("/tasks", chosen)
+    told = [entry.data or "" async for entry in app.audit.every() if entry.action == "tasks.pause_many"]
+    assert any('"sent":{"tasks":["shop/prices"]' in each for each in told)
+
+
+@for_each("page", ["/tasks", "/tasks?project=shop", "/tasks/shop/prices", "/tasks/new", "/tasks/graph", "/schedules"])
+async def test_who_changes_the_look_of_a_page_of_tasks_comes_back_to_it(app: App, developer: Surfer, page: str) -> None:
+    await some(app)
+    assert (await developer.get(page)).fields["next"] == page

@@ -18,7 +18,7 @@ from weft.access.model import Role
 from weft.app import App
 from weft.web.pages.webhooks import MEANINGS
 from weft.web.rendering import sentence
-from weft.webhooks.circuit import FAILURES_TO_OPEN
+from weft.webhooks.model import FAILURES_TO_OPEN
 
 pytestmark = on_sqlite
 
@@ -145,6 +145,10 @@ async def test_a_receiver_that_keeps_failing_is_told_in_words(app: App, surfer: 
     page = (await surfer.get(f"/webhooks/{webhook}")).text
     assert f"Its receiver has failed {FAILURES_TO_OPEN} times in a row" in page
     assert "state-open" in (await surfer.get("/webhooks")).text
+    until = page.split("It is probed:")[1].split('datetime="')[1].split('"')[0]
+    tries = re.findall(r'data-name="Next try"><span><time datetime="([^"]+)" data-as="due"', page)
+    assert len(tries) == FAILURES_TO_OPEN
+    assert min(tries) >= until, "none is tried before it is probed"
 
 
 async def test_a_webhook_is_disabled_enabled_and_deleted(app: App, surfer: Surfer) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import weft.web
-from weft.api.problems import TITLES
-from weft.web.words import ENGLISH, FOLDER, LANGUAGES, chosen, speaker
+from weft.operations.problems import TITLES
+from weft.web.translations import ENGLISH, FOLDER, LANGUAGES, negotiated_language, translator
 
 WEB = Path(weft.web.__file__).parent
 TEXT = r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\''
@@ -68,7 +68,7 @@ def test_no_text_is_in_two_catalogues() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_text_is_said_with_what_is_put_into_it(language: str) -> None:
-    assert speaker(language)("a text that nobody knows: {name}", name="<b>") == "a text that nobody knows: <b>"
+    assert translator(language)("a text that nobody knows: {name}", name="<b>") == "a text that nobody knows: <b>"
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_text_is_said_with_what_is_put_into_it(language: str) -> None:
     ],
 )
 def test_the_language_is_chosen_or_one_that_the_browser_takes(wanted: str, accepted: str, language: str) -> None:
-    assert chosen(wanted, accepted) == language
+    assert negotiated_language(wanted, accepted) == language

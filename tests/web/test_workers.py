@@ -14,7 +14,7 @@ from tests.web.surfing import Surfer, surfing
 from weft import __version__
 from weft.access.model import Role
 from weft.app import App
-from weft.workers.protocol import Beat, Card
+from weft.workers.protocol import Heartbeat, WorkerInfo
 
 pytestmark = on_sqlite
 
@@ -23,12 +23,12 @@ STATS = {"cpu_seconds": 61.0, "load": 1.5, "cores": 4, "memory_bytes": 93_000_00
 
 
 async def joined(app: App, name: str, *, version: str = __version__, labels: tuple[str, ...] = ()) -> Hand:
-    card = Card(name=name, host="here", pid=7, version=version, capacity=8, labels=labels)
+    card = WorkerInfo(name=name, host="here", pid=7, version=version, capacity=8, labels=labels)
     return Hand(app, await app.protocol.join(card), name)
 
 
 async def beaten(app: App, hand: Hand, state: str = "online", running: int = 0, **stats: object) -> None:
-    await app.protocol.heartbeat(hand.id, Beat(state=state, running=running, done=3, stats=STATS | stats))
+    await app.protocol.heartbeat(hand.id, Heartbeat(state=state, running=running, done=3, stats=STATS | stats))
 
 
 def row(page: str, worker: Hand) -> str:
@@ -52,6 +52,13 @@ async def test_the_list_tells_how_busy_each_worker_is_and_what_it_runs(app: App,
     assert 'href="/workers?label=eu"' in row(page, busy)
     assert [("differs" in row(page, each)) for each in (busy, idle)] == [False, True]
     assert "/runs/" not in row(page, idle)
+
+
+async def test_a_worker_that_executes_nothing_says_why_in_the_list_and_on_its_page(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=ADMIN)
+    await beaten(app, await joined(app, "full-1"), "unhealthy", problem="its disk is full")
+    assert "Its disk is full" in (await surfer.get("/workers?state=unhealthy")).text
+    assert "It leases nothing: its disk is full" in (await surfer.get("/workers/full-1")).text
 
 
 async def test_workers_are_found_by_state_and_label(app: App, surfer: Surfer) -> None:
@@ -81,13 +88,13 @@ async def test_one_worker_shows_its_runs_now_and_lately_and_its_breakers(app: Ap
     ended, running = await submit_many(app, 2)
     first, _ = await hand.lease(2)
     await hand.end(first, "failed", reason="no price on <b>the</b> page")
-    breaker = {"target": "https://api.example", "state": "open", "failures": 7}
+    breaker = {"target": "https://api.example", "state": "open", "failures": 7, "project": "loud"}
     await beaten(app, hand, running=1, breakers=[breaker])
     page = (await surfer.get("/workers/crawler")).text
     now, lately = page.split("Runs now")[1].split("Runs lately")
     assert (f'id="run-{running}"' in now, f'id="run-{ended}"' in now) == (True, False)
     assert (f'id="run-{ended}"' in lately, "no price on &lt;b&gt;the&lt;/b&gt; page" in lately) == (True, True)
-    assert "https://api.example" in lately
+    assert '<th scope="row">https://api.example</th><td data-name="Project">loud</td>' in lately
     document = (await surfer.get("/workers/crawler.json")).data
     assert b'"runs":[{"id":%d' % running in document
     assert (await surfer.get("/workers/nobody")).status == 404
@@ -104,7 +111,7 @@ async def test_a_worker_is_drained_after_a_second_question_and_says_so(app: App,
     after = await surfer.get(done.leads_to)
     assert "finishes its runs, and leaves" in after.text
     assert "Drain it" not in after.text
-    assert (await app.protocol.heartbeat(hand.id, Beat(state="online", running=0, done=0))).drain
+    assert (await app.protocol.heartbeat(hand.id, Heartbeat(state="online", running=0, done=0))).drain
     await beaten(app, hand, "offline")
     late = await surfer.send(f"/workers/{hand.id}/drain", page.fields)
     assert (late.status, "Worker crawler has left already." in late.text) == (409, True)
@@ -134,7 +141,7 @@ async def test_enrolling_shows_one_command_with_a_token_that_lets_one_worker_in(
     page = await surfer.send("/workers/enrol", (await surfer.get("/workers/enrol")).fields | typed)
     [shown] = re.findall(r'<pre id="join-command"[^>]*>(.*?)</pre>', page.text)
     variable, *words = shlex.split(html.unescape(shown))
-    known = ["--connect", surfer.address, "--name", "home-1", "--capacity", "4", "--labels", "home,eu"]
+    known = ["--connect", surfer.address, "--name", "home-1", "--capacity", "4", "--label", "home", "--label", "eu"]
     assert words == ["weft", "worker", *known]
     token = variable.removeprefix("WEFT_TOKEN=")
     caller = await app.keys.caller(token, "127.0.0.1")

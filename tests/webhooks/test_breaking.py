@@ -12,16 +12,22 @@ from tests.waiting import eventually
 from tests.webhooks.receiving import Receiver
 from weft import events
 from weft.app import App
-from weft.webhooks import circuit
-from weft.webhooks.circuit import CLOSED, FAILURES_TO_OPEN, LONGEST_PAUSE_SECONDS, Circuit
-from weft.webhooks.courier import CLAIM_SECONDS, DOWN_SECONDS
-from weft.webhooks.model import DeliveryState, Webhook
+from weft.webhooks import model
+from weft.webhooks.model import (
+    CLOSED_CIRCUIT,
+    FAILURES_TO_OPEN,
+    LONGEST_OPEN_SECONDS,
+    DeliveryState,
+    Webhook,
+    WebhookCircuit,
+)
+from weft.webhooks.sender import CLAIM_SECONDS, DOWN_SECONDS
 
 
 @pytest.fixture(autouse=True)
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than what a single delivery waits for its next try, so that the two are told apart."""
-    monkeypatch.setattr(circuit, "FIRST_PAUSE_SECONDS", 30.0)
+    monkeypatch.setattr(model, "FIRST_OPEN_SECONDS", 30.0)
 
 
 async def deliver(app: App) -> None:
@@ -29,7 +35,7 @@ async def deliver(app: App) -> None:
     await app.courier.rest()
 
 
-async def circuit_of(app: App, webhook: Webhook) -> Circuit:
+async def circuit_of(app: App, webhook: Webhook) -> WebhookCircuit:
     return (await app.webhooks.circuits([webhook.id]))[webhook.id]
 
 
@@ -89,7 +95,7 @@ async def test_a_probe_that_succeeds_closes_the_breaker_and_everything_arrives(
     clock.forward(30)
     await deliver(app)
     assert len(set(receiver.deliveries)) == len(receiver.received) == 20
-    assert await circuit_of(app, webhook) == CLOSED
+    assert await circuit_of(app, webhook) == CLOSED_CIRCUIT
     assert [kind for kind, _, _ in await told(app)] == ["breaker_opened", "breaker_closed"]
 
 
@@ -128,7 +134,7 @@ async def test_a_probe_whose_courier_died_is_made_again(
     clock.forward(CLAIM_SECONDS)
     await deliver(other)
     assert await app.webhooks.waiting([webhook.id]) == {}
-    assert await circuit_of(app, webhook) == CLOSED
+    assert await circuit_of(app, webhook) == CLOSED_CIRCUIT
 
 
 @on_sqlite
@@ -180,7 +186,7 @@ async def test_a_new_address_is_tried_at_once(app: App, receiver: Receiver) -> N
     sound = Receiver()
     await sound.start()
     await app.webhooks.change(webhook.id, url=sound.url)
-    assert await circuit_of(app, webhook) == CLOSED
+    assert await circuit_of(app, webhook) == CLOSED_CIRCUIT
     await deliver(app)
     assert len(sound.received) == 12, "those that have failed once have a pause of their own"
     assert [kind for kind, _, _ in await told(app)] == ["breaker_opened", "breaker_closed"]
@@ -202,9 +208,9 @@ async def test_what_has_waited_for_days_for_a_receiver_that_is_down_is_given_up(
 
 
 def test_pauses_of_a_breaker_grow_to_a_limit() -> None:
-    circuit, now = CLOSED, 0
+    circuit, now = CLOSED_CIRCUIT, 0
     for _ in range(FAILURES_TO_OPEN + 10):
         circuit = circuit.failed(now)
         now = circuit.open_until or now
-    assert circuit.pause_seconds == LONGEST_PAUSE_SECONDS
+    assert circuit.pause_seconds == LONGEST_OPEN_SECONDS
     assert (circuit.room(now - 1, 8), circuit.room(now, 8)) == (0, 1)

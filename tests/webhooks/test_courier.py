@@ -19,9 +19,16 @@ from weft.app import App
 from weft.db import schema
 from weft.db.database import Unit
 from weft.errors import Invalid, NotFound
-from weft.webhooks import courier as courier_module
-from weft.webhooks.courier import CLAIM_SECONDS, MOST_AT_ONCE
-from weft.webhooks.model import LONGEST_PAUSE_SECONDS, MOST_TRIES, Delivery, DeliveryState, is_genuine, pause_seconds
+from weft.webhooks import sender as courier_module
+from weft.webhooks.model import (
+    LONGEST_PAUSE_SECONDS,
+    MOST_TRIES,
+    DeliveryState,
+    WebhookDelivery,
+    is_genuine,
+    pause_seconds,
+)
+from weft.webhooks.sender import CLAIM_SECONDS, MOST_AT_ONCE
 
 
 async def deliver(app: App) -> None:
@@ -131,7 +138,7 @@ async def test_a_delivery_is_given_up_after_about_a_day_and_can_be_replayed(
     receiver.status, began = 500, clock.now
     await submit(app)
 
-    async def tried() -> Delivery:
+    async def tried() -> WebhookDelivery:
         await deliver(app)
         return (await app.webhooks.deliveries(webhook.id))[0]
 

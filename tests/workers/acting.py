@@ -9,16 +9,15 @@ from typing import Any
 
 from tests.waiting import PATIENCE_SECONDS, eventually
 from weft.app import App
-from weft.equipment import open_executor
 from weft.ports import Breaker, Ended, Executor, Work
 from weft.runs.model import Run, RunState
-from weft.workers.habits import Habits
-from weft.workers.heart import Heart
-from weft.workers.protocol import Card
-from weft.workers.worker import Worker
+from weft.worker_setup import open_executor
+from weft.workers.heartbeat import Heartbeats
+from weft.workers.protocol import WorkerInfo
+from weft.workers.worker import Worker, WorkerOptions
 
 BEAT_SECONDS = 0.02
-HABITS = Habits(poll_seconds=0.02, ship_seconds=0.01, drain_seconds=PATIENCE_SECONDS)
+WORKER_OPTIONS = WorkerOptions(poll_seconds=0.02, ship_seconds=0.01, drain_seconds=PATIENCE_SECONDS)
 
 
 class Obedient:
@@ -84,7 +83,7 @@ async def working(
     labels: tuple[str, ...] = (),
     protocol: Any = None,
     blobs: Any = None,
-    habits: Habits = HABITS,
+    options: WorkerOptions = WORKER_OPTIONS,
     beat_seconds: float = BEAT_SECONDS,
 ) -> AsyncIterator[tuple[Worker, asyncio.Task[None]]]:
     """A worker under way. At the end of the block it is cancelled, as by a second SIGTERM."""
@@ -92,17 +91,17 @@ async def working(
         executors = {"noop": executors}
     known = dict(executors or {})
     protocol = protocol or app.protocol
-    card = Card(name=name, host="here", pid=1, version="0", capacity=capacity, labels=labels)
-    heart = Heart(protocol, every_seconds=beat_seconds)
+    card = WorkerInfo(name=name, host="here", pid=1, version="0", capacity=capacity, labels=labels)
+    heartbeats = Heartbeats(protocol, every_seconds=beat_seconds)
     worker = Worker(
         card,
         protocol,
-        heart,
+        heartbeats,
         app.broker,
         blobs or app.blobs,
         lambda kind: known.get(kind) or open_executor(kind),
         folder=app.config.folder / "runs" / name,
-        habits=habits,
+        options=options,
     )
     task = asyncio.create_task(worker.run())
     try:
@@ -110,7 +109,7 @@ async def working(
     finally:
         task.cancel()
         await asyncio.wait([task], timeout=PATIENCE_SECONDS)
-        heart.close()
+        heartbeats.close()
         assert task.done(), "the worker did not end"
         if not task.cancelled() and (problem := task.exception()):
             raise problem

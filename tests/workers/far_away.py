@@ -10,15 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.waiting import PATIENCE_SECONDS
-from weft.api.door import open_server
 from weft.app import App
 from weft.config import Config
-from weft.crawls.model import CrawlTurn, CrawlTurned
-from weft.outpost import Outpost, open_outpost
+from weft.crawler.messages import CrawlTurn, CrawlTurnReply, PermitRequest
+from weft.http.application import open_server
+from weft.ports import Grant
 from weft.runs.model import Ending, Lease
-from weft.workers.link import Link
-from weft.workers.protocol import Beat, Card, LogChunk, Orders
-from weft.workers.remote import RemoteProtocol
+from weft.worker_setup import RemoteWorkerApp, open_remote_worker
+from weft.workers.protocol import Heartbeat, HeartbeatReply, LogChunk, WorkerInfo
+from weft.workers.remote.client import RemoteWorkerClient
+from weft.workers.remote.protocol import RemoteProtocol
 
 
 @asynccontextmanager
@@ -45,11 +46,11 @@ def far_config(address: str, folder: Path, **fields: object) -> Config:
 @asynccontextmanager
 async def far_away(
     app: App, address: str, name: str = "far", **fields: object
-) -> AsyncIterator[tuple[Outpost, asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[RemoteWorkerApp, asyncio.Task[None]]]:
     """A worker under way that has nothing but an address and a token."""
     folder = Path(app.config.data_dir) / f"{name}-{secrets.token_hex(4)}"
     config = far_config(address, folder, token=await join_token(app), **fields)
-    outpost = await open_outpost(config, name)
+    outpost = await open_remote_worker(config, name)
     task = asyncio.create_task(outpost.run())
     try:
         yield outpost, task
@@ -72,6 +73,8 @@ class Line:
         """How many more connections break after some thousand bytes, wherever these end."""
         self.answers_to_lose = 0
         """How many more connections break as the gateway begins to answer."""
+        self.delay_seconds = 0.0
+        """How long everything is on its way, in each direction."""
         self._chance = random.Random(7)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -113,6 +116,7 @@ class Line:
                     self.cuts_to_come -= 1
                     self.cuts += 1
                     return
+                await asyncio.sleep(self.delay_seconds)
                 sink.write(data)
                 await sink.drain()
 
@@ -135,7 +139,7 @@ class Speaker:
         self._app, self._address = app, address
         self._by_name: dict[str, RemoteProtocol] = {}
         self._by_id: dict[int, RemoteProtocol] = {}
-        self._links: list[Link] = []
+        self._links: list[RemoteWorkerClient] = []
 
     async def __aenter__(self) -> Speaker:
         return self
@@ -144,23 +148,26 @@ class Speaker:
         for link in self._links:
             await link.close()
 
-    async def join(self, card: Card) -> int:
+    async def join(self, card: WorkerInfo) -> int:
         protocol = await self.of(card.name)
         worker_id = await protocol.join(card)
         self._by_id[worker_id] = protocol
         return worker_id
 
-    async def lease(self, worker_id: int, want: int) -> list[Lease]:
-        return await (await self._speaking(worker_id)).lease(worker_id, want)
+    async def lease(self, worker_id: int, want: int, *, hesitant: bool = False) -> list[Lease]:
+        return await (await self._speaking(worker_id)).lease(worker_id, want, hesitant=hesitant)
 
-    async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+    async def heartbeat(self, worker_id: int, beat: Heartbeat) -> HeartbeatReply:
         return await (await self._speaking(worker_id)).heartbeat(worker_id, beat)
 
     async def ship(self, worker_id: int, chunks: Sequence[LogChunk]) -> None:
         await (await self._speaking(worker_id)).ship(worker_id, chunks)
 
-    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurned:
+    async def frontier(self, worker_id: int, run_id: int, attempt: int, asked: CrawlTurn) -> CrawlTurnReply:
         return await (await self._speaking(worker_id)).frontier(worker_id, run_id, attempt, asked)
+
+    async def permit(self, worker_id: int, run_id: int, attempt: int, asked: PermitRequest) -> Grant:
+        return await (await self._speaking(worker_id)).permit(worker_id, run_id, attempt, asked)
 
     async def finish(self, worker_id: int, endings: Sequence[Ending]) -> list[bool]:
         return await (await self._speaking(worker_id)).finish(worker_id, endings)
@@ -171,9 +178,9 @@ class Speaker:
             self._by_name[name] = RemoteProtocol(await self.link(name))
         return self._by_name[name]
 
-    async def link(self, name: str) -> Link:
+    async def link(self, name: str) -> RemoteWorkerClient:
         _, key = await self._app.keys.create(name, {}, by="test", kind="worker")
-        self._links.append(Link(self._address, key))
+        self._links.append(RemoteWorkerClient(self._address, key))
         return self._links[-1]
 
     async def _speaking(self, worker_id: int) -> RemoteProtocol:

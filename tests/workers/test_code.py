@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.workers.packages import archive, code_of, digest
 from weft.errors import BlobsDown, CodeNotReady
 from weft.projects import archive as archive_module
 from weft.projects.model import Code, code_key
-from weft.workers.code import Shelf
+from weft.workers.code_cache import CodeCache
 from weft.workers.environments import Environments
 
 SHOP = archive({"shop/__init__.py": "", "shop/settings.py": "BOT_NAME = 'shop'\n", "src/other.py": "X = 1\n"})
@@ -72,9 +73,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "code"
 
 
-def shelf_on(folder: Path, blobs: CountingBlobs, most: int = 100, most_bytes: int = 1 << 30) -> Shelf:
+def shelf_on(folder: Path, blobs: CountingBlobs, most: int = 100, most_bytes: int = 1 << 30) -> CodeCache:
     environments = Environments(folder.with_name("environments"))
-    return Shelf(folder, blobs, environments, most=most, most_bytes=most_bytes)
+    return CodeCache(folder, blobs, environments, most=most, most_bytes=most_bytes)
 
 
 def shop(number: int, size: int = 0) -> bytes:
@@ -92,9 +93,23 @@ async def test_code_is_unpacked_for_everybody_to_read_and_nobody_to_write(folder
     assert (ready.version, ready.settings, ready.python) == ("1", "shop.settings", Path(sys.executable))
 
 
+async def test_modules_lie_there_compiled_and_stay_as_they_are(folder: Path, blobs: CountingBlobs) -> None:
+    ready = await shelf_on(folder, blobs).ready(blobs.deploy(SHOP))
+    source = ready.folder / "shop" / "settings.py"
+    compiled = Path(cache_from_source(str(source))).read_bytes()
+    assert int.from_bytes(compiled[4:8], "little") == 1  # named by a hash of the source, which is not compared
+    assert os.fsencode(source) in compiled
+
+
+async def test_code_that_cannot_be_compiled_is_ready_all_the_same(folder: Path, blobs: CountingBlobs) -> None:
+    broken = archive({"shop/settings.py": "BOT_NAME = 'shop'\n", "shop/broken.py": "x = (\n", "shop/nul.py": "x\0"})
+    ready = await shelf_on(folder, blobs).ready(blobs.deploy(broken))
+    assert [path.name.partition(".")[0] for path in (ready.folder / "shop").glob("__pycache__/*")] == ["settings"]
+
+
 async def test_modules_are_imported_from_the_root_of_the_code(folder: Path, blobs: CountingBlobs) -> None:
     ready = await shelf_on(folder, blobs).ready(blobs.deploy(SHOP, root="src"))
-    assert [path.name for path in ready.folder.iterdir()] == ["other.py"]
+    assert [path.name for path in ready.folder.glob("*.*")] == ["other.py"]
 
 
 @pytest.mark.parametrize("root", ["..", "../..", "/", "nowhere"])

@@ -12,11 +12,11 @@ import pytest
 
 from tests.waiting import eventually
 from weft.errors import DatabaseDown, Invalid
-from weft.items.model import Harvest
-from weft.workers import delivery as delivery_module
-from weft.workers import item_spool
-from weft.workers.delivery import Delivery
-from weft.workers.left_behind import deliver_left_behind
+from weft.items.model import ItemBatch
+from weft.workers import item_delivery
+from weft.workers import item_delivery as delivery_module
+from weft.workers.item_delivery import ItemDelivery
+from weft.workers.recovery import deliver_left_behind
 
 
 class Store:
@@ -28,12 +28,12 @@ class Store:
         self.is_away = False
         self.refused: set[int] = set()
 
-    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+    async def collect(self, worker_id: int, harvests: Sequence[ItemBatch]) -> list[int]:
         if self.is_away:
             raise DatabaseDown("it is away")
         return [self._take(each) for each in harvests]
 
-    def _take(self, harvest: Harvest) -> int:
+    def _take(self, harvest: ItemBatch) -> int:
         if harvest.run_id in self.refused:
             return 0
         kept = self.lines.setdefault((harvest.run_id, harvest.attempt), [])
@@ -49,16 +49,16 @@ class SlowStore(Store):
         super().__init__()
         self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+    async def collect(self, worker_id: int, harvests: Sequence[ItemBatch]) -> list[int]:
         self.was_asked.set()
         await self.may_answer.wait()
         return await super().collect(worker_id, harvests)
 
 
 @asynccontextmanager
-async def delivering(store: Store) -> AsyncIterator[Delivery]:
+async def delivering(store: Store) -> AsyncIterator[ItemDelivery]:
     protocol: Any = store
-    delivery = Delivery(protocol)
+    delivery = ItemDelivery(protocol)
     task = asyncio.create_task(delivery.run_forever())
     try:
         yield delivery
@@ -217,7 +217,7 @@ async def test_what_one_attempt_writes_holds_up_no_other(tmp_path: Path) -> None
 class PickyStore(Store):
     """One that takes no call at all in which it dislikes something."""
 
-    async def collect(self, worker_id: int, harvests: Sequence[Harvest]) -> list[int]:
+    async def collect(self, worker_id: int, harvests: Sequence[ItemBatch]) -> list[int]:
         if any(each.run_id == 7 for each in harvests):
             raise Invalid("the call", "7", "it must be another")
         return await super().collect(worker_id, harvests)
@@ -237,7 +237,7 @@ async def test_an_attempt_whose_items_are_not_taken_holds_up_no_other(tmp_path: 
 async def test_a_line_that_no_call_can_carry_is_counted_and_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(item_spool, "MOST_BYTES", 10)
+    monkeypatch.setattr(item_delivery, "MOST_BYTES", 10)
     monkeypatch.setattr(delivery_module, "LARGEST_LINE", 20)
     store = Store()
     write(tmp_path, "1\n" + "x" * 30 + "\n3\n")

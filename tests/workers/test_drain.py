@@ -10,10 +10,11 @@ import pytest
 from tests.conftest import on_sqlite
 from tests.runs.acting import Flaky, facts, submit, submit_many
 from tests.waiting import PATIENCE_SECONDS, eventually
-from tests.workers.acting import HABITS, Obedient, ended, is_in, working
+from tests.workers.acting import WORKER_OPTIONS, Obedient, ended, is_in, working
 from tests.workers.test_worker import worker_is
 from weft.app import App
 from weft.errors import Conflict
+from weft.ports import Ended, Work
 from weft.runs.model import RunState
 from weft.workers import store
 
@@ -47,7 +48,7 @@ async def test_a_share_of_a_crawl_is_given_back_at_once(app: App) -> None:
 async def test_runs_that_outlast_the_drain_time_go_back_uncounted(app: App) -> None:
     run_id = await submit(app)
     executor = Obedient()
-    async with working(app, executor, habits=replace(HABITS, drain_seconds=0.01)) as (worker, task):
+    async with working(app, executor, options=replace(WORKER_OPTIONS, drain_seconds=0.01)) as (worker, task):
         await executor.has_started(run_id)
         worker.drain()
         await asyncio.wait_for(task, PATIENCE_SECONDS)
@@ -70,6 +71,35 @@ async def test_a_worker_that_is_asked_twice_does_not_wait_for_its_runs(app: App)
 
 
 @on_sqlite
+@pytest.mark.parametrize("is_stopping", [False, True])
+async def test_a_worker_that_is_asked_twice_cuts_short_what_does_not_stop(app: App, is_stopping: bool) -> None:
+    class Stubborn(Obedient):
+        """Needs for ever to stop, unless it is told again."""
+
+        async def execute(self, work: Work) -> Ended:
+            try:
+                return await super().execute(work)
+            except asyncio.CancelledError:
+                await asyncio.Event().wait()
+                raise
+
+    run_id = await submit(app)
+    executor = Stubborn()
+    async with working(app, executor, options=replace(WORKER_OPTIONS, drain_seconds=0.01 if is_stopping else 60)) as (
+        worker,
+        task,
+    ):
+        await executor.has_started(run_id)
+        worker.drain()
+        if is_stopping:  # its drain time is over, so it is being stopped when it is asked again
+            await eventually(lambda: executor.stopped)
+        worker.drain()
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
+    run = await app.runs.get(run_id)
+    assert (run.state, run.tries, run.losses) == (RunState.QUEUED, 0, 0)
+
+
+@on_sqlite
 async def test_a_cancelled_worker_gives_its_runs_back(app: App) -> None:
     run_id = await submit(app)
     executor = Obedient()
@@ -82,7 +112,7 @@ async def test_a_cancelled_worker_gives_its_runs_back(app: App) -> None:
 
 @on_sqlite
 async def test_an_idle_worker_drains_at_once(app: App) -> None:
-    async with working(app, habits=replace(HABITS, poll_seconds=3600)) as (worker, task):
+    async with working(app, options=replace(WORKER_OPTIONS, poll_seconds=3600)) as (worker, task):
         await eventually(lambda: worker_is(app, "online"))
         worker.drain()
         await asyncio.wait_for(task, PATIENCE_SECONDS)
@@ -96,8 +126,8 @@ async def test_a_run_that_is_stopped_before_its_first_step_goes_back_uncounted(a
     class Hasty(Flaky):
         """Drains the worker between the lease of a run and its first step."""
 
-        async def lease(self, worker_id: int, want: int) -> object:
-            leases = await app.protocol.lease(worker_id, want)
+        async def lease(self, worker_id: int, want: int, *, hesitant: bool = False) -> object:
+            leases = await app.protocol.lease(worker_id, want, hesitant=hesitant)
             if leases:
                 asyncio.get_running_loop().call_soon(worker.drain)
                 asyncio.get_running_loop().call_soon(worker.drain)
@@ -113,7 +143,7 @@ async def test_a_run_that_is_stopped_before_its_first_step_goes_back_uncounted(a
 
 async def test_a_worker_ends_cleanly_after_so_many_runs(app: App) -> None:
     run_ids = await submit_many(app, 7)
-    async with working(app, capacity=2, habits=replace(HABITS, max_runs=5)) as (_, task):
+    async with working(app, capacity=2, options=replace(WORKER_OPTIONS, max_runs=5)) as (_, task):
         await asyncio.wait_for(task, PATIENCE_SECONDS)
     states = [(await app.runs.get(run_id)).state for run_id in run_ids]
     assert states == [RunState.SUCCEEDED] * 5 + [RunState.QUEUED] * 2
@@ -122,7 +152,7 @@ async def test_a_worker_ends_cleanly_after_so_many_runs(app: App) -> None:
 
 @on_sqlite
 async def test_a_worker_of_one_run_ends_after_it(app: App) -> None:
-    async with working(app, habits=replace(HABITS, max_runs=1)) as (_, task):
+    async with working(app, options=replace(WORKER_OPTIONS, max_runs=1)) as (_, task):
         run_id = await submit(app)
         await asyncio.wait_for(task, PATIENCE_SECONDS)
     assert (await ended(app, run_id)).state is RunState.SUCCEEDED
@@ -146,7 +176,7 @@ async def test_a_drain_waits_until_every_outcome_is_told(app: App) -> None:
 async def test_a_worker_that_is_ordered_to_drain_finishes_its_runs_however_long_they_take(app: App) -> None:
     first, second = await submit_many(app, 2)
     executor = Obedient()
-    async with working(app, executor, capacity=1, habits=replace(HABITS, drain_seconds=0.01)) as (_, task):
+    async with working(app, executor, capacity=1, options=replace(WORKER_OPTIONS, drain_seconds=0.01)) as (_, task):
         await executor.has_started(first)
         worker = await app.workers.drain((await app.workers.get("w1")).id)
         assert worker.state == "draining"
@@ -167,7 +197,7 @@ async def test_a_worker_that_is_ordered_to_drain_finishes_its_runs_however_long_
 async def test_a_worker_that_drains_by_order_has_its_drain_time_when_its_process_is_asked_to_stop(app: App) -> None:
     run_id = await submit(app)
     executor = Obedient()
-    async with working(app, executor, habits=replace(HABITS, drain_seconds=0.01)) as (worker, task):
+    async with working(app, executor, options=replace(WORKER_OPTIONS, drain_seconds=0.01)) as (worker, task):
         await executor.has_started(run_id)
         worker.drain(ordered=True)
         worker.drain(ordered=True)

@@ -11,13 +11,13 @@ from typing import Any
 from tests.conftest import on_sqlite
 from tests.runs.acting import submit
 from tests.waiting import eventually
-from tests.workers.acting import HABITS, Obedient, ended, working
+from tests.workers.acting import WORKER_OPTIONS, Obedient, ended, working
 from weft.app import App
-from weft.workers import echo as echo_module
-from weft.workers.echo import Echo
+from weft.workers import log_spool as echo_module
+from weft.workers.log_spool import StdoutLogs
 
 RECORD = b'\x1e{"at":1794790923000000,"level":"ERROR","logger":"shop","message":"no\\nprice","spider":"books",'
-RECORD += b'"url":"http://x/1","status":404}\n'
+RECORD += b'"url":"http://x/1","status":404,"extra":{"job_id":"j7","sku":{"n":7},"run_id":"forged","level":"INFO"}}\n'
 
 
 def lines_of(stream: io.BytesIO) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ async def test_each_record_is_one_line_that_names_its_run(app: App) -> None:
     stream = io.BytesIO()
     run_id = await submit(app, project="store", task="prices")
     executor = Obedient()
-    async with working(app, executor, habits=replace(HABITS, echo=Echo("w1", stream))):
+    async with working(app, executor, options=replace(WORKER_OPTIONS, echo=StdoutLogs("w1", stream))):
         log = (await executor.has_started(run_id)).log
         log.write(RECORD[:30])
         log.write(RECORD[30:] + b"print")
@@ -41,7 +41,7 @@ async def test_each_record_is_one_line_that_names_its_run(app: App) -> None:
     run = {"run_id": run_id, "attempt": 1, "project": "store", "task": "prices", "worker": "w1"}
     said = {"level": "ERROR", "logger": "shop", "message": "no\nprice", "spider": "books"}
     where = {"url": "http://x/1", "status": 404}
-    assert first == {"at": "2026-11-16T01:02:03.000Z"} | said | where | run
+    assert first == {"at": "2026-11-16T01:02:03.000Z", "job_id": "j7", "sku": {"n": 7}} | said | where | run
     assert {name: value for name, value in second.items() if name != "at"} == {"message": "printed"} | run
     assert await app.runs.log(run_id) == RECORD + b"printed"
 
@@ -51,7 +51,7 @@ async def test_a_reader_who_is_away_costs_lines_and_no_time(monkeypatch: Any) ->
     monkeypatch.setattr(echo_module, "GOODBYE_SECONDS", 0.0)
     read, write = os.pipe()
     with os.fdopen(write, "wb", buffering=0) as full, os.fdopen(read, "rb") as reader:
-        told = Echo("w1", full)
+        told = StdoutLogs("w1", full)
         for number in range(3000):
             told.tell({"message": "x" * 1000, "number": number})
         seen: list[dict[str, Any]] = []

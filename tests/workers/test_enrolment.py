@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.api.acting import visiting
 from tests.conftest import SetClock, on_sqlite
-from tests.runs.acting import Hand, submit
+from tests.runs.acting import Hand, allow_unsandboxed, submit
 from tests.waiting import eventually
 from tests.workers.acting import ended
 from tests.workers.far_away import Line, Speaker, far_away, far_config, gateway, join_token
@@ -20,17 +20,17 @@ from weft.access.model import Caller, Role
 from weft.app import App
 from weft.clock import seconds
 from weft.errors import Conflict, Invalid, LeaseLost, Misconfigured, NotAllowed
-from weft.outpost import Outpost, key_file, open_outpost
-from weft.runs.log_shelf import open_log
+from weft.logs.storage import open_log
 from weft.runs.model import Ending, RunState
-from weft.workers import wire
-from weft.workers.protocol import Beat, Card, LogChunk
-from weft.workers.remote import RemoteBlobs
-from weft.workers.spool import LogSpool
+from weft.worker_setup import RemoteWorkerApp, key_file, open_remote_worker
+from weft.workers.log_spool import LogSpool
+from weft.workers.protocol import Heartbeat, LogChunk, WorkerInfo
+from weft.workers.remote import wire
+from weft.workers.remote.protocol import RemoteBlobs
 
 
-def card(name: str) -> Card:
-    return Card(name=name, host="here", pid=1, version="0", capacity=10)
+def card(name: str) -> WorkerInfo:
+    return WorkerInfo(name=name, host="here", pid=1, version="0", capacity=10)
 
 
 def printed(folder: Path, data: bytes) -> LogSpool:
@@ -48,9 +48,9 @@ def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_of_two_workers_with_one_token_one_is_let_in(app: App, tmp_path: Path) -> None:
     token = await join_token(app)
     async with gateway(app) as address:
-        tries = [open_outpost(far_config(address, tmp_path / name, token=token), name) for name in ("a", "b")]
+        tries = [open_remote_worker(far_config(address, tmp_path / name, token=token), name) for name in ("a", "b")]
         found = await asyncio.gather(*tries, return_exceptions=True)
-        (let_in,) = [each for each in found if isinstance(each, Outpost)]
+        (let_in,) = [each for each in found if isinstance(each, RemoteWorkerApp)]
         (refused,) = [each for each in found if isinstance(each, BaseException)]
         await let_in.close()
     assert isinstance(refused, Misconfigured)
@@ -63,11 +63,11 @@ async def test_a_key_is_kept_for_its_user_alone_and_needs_no_token_again(app: Ap
     config = far_config("http://127.0.0.1:1", tmp_path / "far")
     async with gateway(app) as address:
         first = far_config(address, tmp_path / "far", token=await join_token(app))
-        await (await open_outpost(first, "w1")).close()
+        await (await open_remote_worker(first, "w1")).close()
         file = key_file(config, "w1")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         kept = file.read_bytes()
-        await (await open_outpost(far_config(address, tmp_path / "far"), "w1")).close()
+        await (await open_remote_worker(far_config(address, tmp_path / "far"), "w1")).close()
         assert file.read_bytes() == kept
     assert [key.name for key in await app.keys.all("worker")] == ["w1"]
 
@@ -75,9 +75,9 @@ async def test_a_key_is_kept_for_its_user_alone_and_needs_no_token_again(app: Ap
 @on_sqlite
 async def test_a_key_is_shown_to_no_other_gateway(app: App, tmp_path: Path) -> None:
     async with gateway(app) as address, Line(address) as line:
-        await (await open_outpost(far_config(address, tmp_path, token=await join_token(app)), "w1")).close()
+        await (await open_remote_worker(far_config(address, tmp_path, token=await join_token(app)), "w1")).close()
         with pytest.raises(Misconfigured, match="worker w1 has no key for"):
-            await open_outpost(far_config(line.address, tmp_path), "w1")
+            await open_remote_worker(far_config(line.address, tmp_path), "w1")
 
 
 @on_sqlite
@@ -85,7 +85,7 @@ async def test_a_token_whose_answer_was_lost_has_not_been_wasted(app: App, tmp_p
     async with gateway(app) as address, Line(address) as line:
         line.answers_to_lose = 1
         config = far_config(line.address, tmp_path, token=await join_token(app))
-        await (await open_outpost(config, "w1")).close()
+        await (await open_remote_worker(config, "w1")).close()
     assert line.answers_to_lose == 0
     assert [key.name for key in await app.keys.all("worker")] == ["w1"]
 
@@ -95,7 +95,7 @@ async def test_a_token_whose_answer_was_lost_has_not_been_wasted(app: App, tmp_p
 async def test_without_a_token_that_counts_a_worker_does_not_start(app: App, tmp_path: Path, token: str) -> None:
     async with gateway(app) as address:
         with pytest.raises(Misconfigured, match="weft workers token"):
-            await open_outpost(far_config(address, tmp_path, token=token), "w1")
+            await open_remote_worker(far_config(address, tmp_path, token=token), "w1")
 
 
 @on_sqlite
@@ -104,7 +104,7 @@ async def test_a_token_expires(app: App, clock: SetClock, tmp_path: Path) -> Non
     clock.forward(61)
     async with gateway(app) as address:
         with pytest.raises(Misconfigured, match="has expired"):
-            await open_outpost(far_config(address, tmp_path, token=token), "w1")
+            await open_remote_worker(far_config(address, tmp_path, token=token), "w1")
 
 
 @on_sqlite
@@ -131,9 +131,9 @@ async def test_a_token_made_over_the_api_lets_a_worker_in_and_the_audit_log_tell
         made = await admin.post("/v1/worker-tokens", {"name": "home"})
         assert (made.status, made.json["key"]["kind"]) == (201, "join")
         config = far_config(visitor.address, tmp_path, token=made.json["token"])
-        outpost = await open_outpost(config, "w1")
+        outpost = await open_remote_worker(config, "w1")
         task = asyncio.create_task(outpost.run())
-        await eventually(lambda: app.gate.waiting == 1)
+        await eventually(lambda: app.worker_gateway.waiting == 1)
         outpost.worker.drain()
         await task
         told = [entry["action"] for entry in (await admin.get("/v1/audit")).json["items"]]
@@ -148,8 +148,8 @@ async def test_a_key_speaks_for_no_worker_but_its_own(app: App, caplog: pytest.L
         forger = await speaker.of("forger")
         await speaker.join(card("forger"))
         chunk, ending = LogChunk(run_id, 1, 0, b"forged"), Ending(run_id, lease.attempt, "failed")
-        beat = Beat(state="offline", running=0, done=0)
-        with caplog.at_level(logging.WARNING, logger="weft.workers.gate"):
+        beat = Heartbeat(state="offline", running=0, done=0)
+        with caplog.at_level(logging.WARNING, logger="weft.workers.remote.server"):
             for call in (
                 forger.lease(victim, 1),
                 forger.heartbeat(victim, beat),
@@ -205,7 +205,8 @@ async def test_a_worker_of_the_database_is_out_of_reach(app: App) -> None:
 
 async def test_a_worker_whose_key_is_revoked_stops_and_ends(app: App, tmp_path: Path) -> None:
     script = f"touch {tmp_path}/begun; trap 'touch {tmp_path}/stopped; exit 1' TERM; while :; do sleep 0.02; done"
-    run_id = await submit(app, kind="shell", spec={"script": script})
+    await allow_unsandboxed(app)
+    run_id = await submit(app, kind="shell", spec={"script": script, "isolation": "L0"})
     async with gateway(app) as address, far_away(app, address, drain_seconds=0.0) as (outpost, task):
         await eventually((tmp_path / "begun").exists)
         (key,) = await app.keys.all("worker")
@@ -237,9 +238,11 @@ async def test_what_is_no_card_or_beat_is_refused(app: App) -> None:
         for wrong in ({"labels": ["a b"]}, {"capacity": 0}, {"pid": 2**40}, {"host": "x" * 300}, {"name": "a/b"}):
             fields = {"name": "w1", "host": "here", "pid": 1, "version": "0", "capacity": 1} | wrong
             with pytest.raises(Invalid):
-                await link.call("POST", "/v1/worker/join", wire.Joined, body={"card": fields, "request_id": "0" * 16})
+                await link.call(
+                    "POST", "/v1/worker/join", wire.JoinReply, body={"card": fields, "request_id": "0" * 16}
+                )
         with pytest.raises(Invalid):
-            await link.call("POST", "/v1/worker/lease", wire.Leased, body={"worker_id": 1, "want": 10**6})
+            await link.call("POST", "/v1/worker/lease", wire.LeaseReply, body={"worker_id": 1, "want": 10**6})
 
 
 @on_sqlite
@@ -269,10 +272,10 @@ async def test_the_gateway_tells_how_far_an_upload_is(app: App) -> None:
 
         async def put(offset: int, size: int, total: int = total) -> int:
             where = f"{path}&offset={offset}&total={total}"
-            return (await protocol.link.call("PUT", where, wire.Received, data=b"x" * size)).received
+            return (await protocol.client.call("PUT", where, wire.UploadReply, data=b"x" * size)).received
 
         async def far() -> int:
-            return (await protocol.link.call("GET", path, wire.Received)).received
+            return (await protocol.client.call("GET", path, wire.UploadReply)).received
 
         assert await far() == 0
         with pytest.raises(Conflict, match="ask how far it is"):
@@ -295,16 +298,16 @@ async def test_a_worker_claims_no_label_that_its_token_does_not_allow(app: App, 
     async with gateway(app) as address:
         wish = far_config(address, tmp_path / "a", token=token, labels="home,vault")
         with pytest.raises(Misconfigured, match="w1 may not claim the label vault; its join token allows eu, home"):
-            await open_outpost(wish, "w1")
+            await open_remote_worker(wish, "w1")
         humble = far_config(address, tmp_path / "b", token=token, labels="home")  # the token was not used up
-        await (await open_outpost(humble, "w1")).close()
+        await (await open_remote_worker(humble, "w1")).close()
     [key] = await app.keys.all("worker")
     assert key.labels == ("eu", "home")
     caller = Caller(name="w1", kind="worker", id=key.id)
     with pytest.raises(NotAllowed, match="may not claim the label vault"):
-        await app.gate.join(caller, replace(card("w1"), labels=("eu", "vault")), "0" * 16)
+        await app.worker_gateway.join(caller, replace(card("w1"), labels=("eu", "vault")), "0" * 16)
     assert await app.workers.all() == []
-    assert await app.gate.join(caller, replace(card("w1"), labels=("eu",)), "1" * 16)
+    assert await app.worker_gateway.join(caller, replace(card("w1"), labels=("eu",)), "1" * 16)
 
 
 @on_sqlite

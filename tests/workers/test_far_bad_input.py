@@ -17,9 +17,9 @@ from tests.api.acting import Visitor, visiting
 from tests.conftest import on_sqlite
 from tests.runs.acting import submit_many
 from weft.access.model import Role
-from weft.api.openapi import document
-from weft.api.v1.worker_protocol import operations
 from weft.app import App
+from weft.http.openapi import document
+from weft.http.worker_protocol import operations
 from weft.runs.model import RunState
 
 DESCRIBED = schemathesis.openapi.from_dict(document([each for each in operations.all if "worker" in each.callers]))

@@ -12,15 +12,15 @@ from weft.app import App
 from weft.errors import Invalid, NotAllowed
 from weft.projects.model import Code, code_key
 from weft.runs.model import NewRun, RunSpec
-from weft.workers.protocol import Card
-from weft.workers.remote import RemoteBlobs
+from weft.workers.protocol import WorkerInfo
+from weft.workers.remote.protocol import RemoteBlobs
 
 ARCHIVE = bytes(range(256)) * 4000
 DIGEST = hashlib.sha256(ARCHIVE).hexdigest()
 
 
-def card(name: str) -> Card:
-    return Card(name=name, host="far", pid=1, version="0", capacity=10)
+def card(name: str) -> WorkerInfo:
+    return WorkerInfo(name=name, host="far", pid=1, version="0", capacity=10)
 
 
 async def submit_pinned(app: App, digest: str) -> None:

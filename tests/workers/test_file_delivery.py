@@ -18,19 +18,18 @@ from tests.workers.far_away import Line, Speaker, gateway
 from tests.workers.test_delivery import Store, delivering
 from weft.adapters.blobs.files import FileBlobs
 from weft.app import App
-from weft.crawl_ports import Turn
-from weft.crawls.model import CrawlTurn
-from weft.crawls.warc import WarcWriter
+from weft.crawler.messages import CrawlTurn
+from weft.crawler.warc import WarcWriter
 from weft.errors import BlobsDown, Invalid, NotAllowed
-from weft.ports import Breaker, Ended, Executor, Work
+from weft.ports import Breaker, Ended, Executor, Turn, Work
 from weft.runs.model import Ending, Lease, RunSpec
-from weft.workers import file_delivery
-from weft.workers.attempt import Running, Tools, ending_of, no_code, see_through
-from weft.workers.delivery import Delivery
-from weft.workers.left_behind import deliver_left_behind, is_worth_keeping
-from weft.workers.protocol import Card
-from weft.workers.remote import RemoteBlobs
-from weft.workers.wire import FILE_PIECE
+from weft.workers import warc_delivery
+from weft.workers.attempt import ExecutionContext, RunningAttempt, ending_of, execute_attempt, no_code
+from weft.workers.item_delivery import ItemDelivery
+from weft.workers.protocol import WorkerInfo
+from weft.workers.recovery import deliver_left_behind, is_worth_keeping
+from weft.workers.remote.protocol import RemoteBlobs
+from weft.workers.remote.wire import FILE_PIECE
 
 NAME = "weft-5-7-1-00000"
 FILES = [f"crawls/5/warc/{NAME}.cdxj", f"crawls/5/warc/{NAME}.warc.gz"]
@@ -76,10 +75,14 @@ class Down(FileBlobs):
         raise BlobsDown("s3://pages", "it is away")
 
 
-def begun(tmp_path: Path, executor: Executor, blobs: FileBlobs, kind: str = "crawl") -> tuple[Running, Tools]:
+def begun(
+    tmp_path: Path, executor: Executor, blobs: FileBlobs, kind: str = "crawl"
+) -> tuple[RunningAttempt, ExecutionContext]:
     lease = Lease(7, 1, "shop", "site", kind, "c-1", "", RunSpec(spec={}))
     store: Any = Store()
-    return Running(lease, tmp_path / "runs"), Tools(lambda _: executor, blobs, no_code, Delivery(store), store)
+    return RunningAttempt(lease, tmp_path / "runs"), ExecutionContext(
+        lambda _: executor, blobs, no_code, ItemDelivery(store), store
+    )
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["finished", "left open"])
@@ -88,7 +91,7 @@ async def test_the_pages_of_a_run_that_has_ended_are_stored_and_its_folder_is_go
 ) -> None:
     blobs = FileBlobs(f"file:{tmp_path}/blobs")
     running, tools = begun(tmp_path, Crawls(closes=closes), blobs)
-    await see_through(running, tools)
+    await execute_attempt(running, tools)
     ending = ending_of(running)
     assert ending is not None
     assert (ending.outcome, ending.reason) == ("succeeded", "")
@@ -98,10 +101,10 @@ async def test_the_pages_of_a_run_that_has_ended_are_stored_and_its_folder_is_go
 
 
 async def test_a_finished_file_is_stored_while_its_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_delivery, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(warc_delivery, "LOOK_SECONDS", 0.01)
     blobs = FileBlobs(f"file:{tmp_path}/blobs")
     running, tools = begun(tmp_path, Crawls(waits=True), blobs)
-    running.task = asyncio.create_task(see_through(running, tools))
+    running.task = asyncio.create_task(execute_attempt(running, tools))
 
     async def is_stored() -> bool:
         return await blobs.keys("crawls") == FILES
@@ -114,10 +117,10 @@ async def test_a_finished_file_is_stored_while_its_run_goes_on(tmp_path: Path, m
 async def test_pages_that_cannot_be_stored_stay_for_the_next_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_delivery, "KEEP_SECONDS", 0.0)
-    monkeypatch.setattr(file_delivery, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(warc_delivery, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(warc_delivery, "RETRY_SECONDS", 0.01)
     running, tools = begun(tmp_path, Crawls(), Down(f"file:{tmp_path}/blobs"))
-    await see_through(running, tools)
+    await execute_attempt(running, tools)
     ending = ending_of(running)
     assert ending is not None
     assert "its raw pages are still with its worker: the blob store" in ending.reason
@@ -137,15 +140,15 @@ async def test_the_next_worker_of_that_name_mends_and_stores_them(tmp_path: Path
 async def test_files_of_other_kinds_of_runs_and_of_other_names_are_not_taken(tmp_path: Path) -> None:
     blobs = FileBlobs(f"file:{tmp_path}/blobs")
     running, tools = begun(tmp_path, Crawls(), blobs, kind="shell")
-    await see_through(running, tools)
+    await execute_attempt(running, tools)
     folder = tmp_path / "runs" / "code-0123456789abcdef" / "7-1"
     crawled(folder)
     assert not is_worth_keeping(folder, tmp_path / "runs")
     crawled(tmp_path / "8-1")
     (tmp_path / "8-1" / "warc" / "5" / "weft-5-8-1-00001.warc.gz").symlink_to("/etc/hostname")
-    await file_delivery.deliver_all(blobs, 9, 1, tmp_path / "8-1")
+    await warc_delivery.deliver_all(blobs, 9, 1, tmp_path / "8-1")
     assert await blobs.keys("crawls") == []
-    await file_delivery.deliver_all(blobs, 8, 1, tmp_path / "8-1")
+    await warc_delivery.deliver_all(blobs, 8, 1, tmp_path / "8-1")
     assert [key.rpartition("/")[2] for key in await blobs.keys("crawls")] == [
         "weft-5-8-1-00000.cdxj",
         "weft-5-8-1-00000.warc.gz",
@@ -163,7 +166,7 @@ async def test_a_link_that_a_process_has_left_is_neither_followed_nor_written_th
     (place / "weft-5-7-1-00001.warc.gz.open").symlink_to(mine)
     crawled(tmp_path / "other", crawl=6)
     (folder / "warc" / "6").symlink_to(tmp_path / "other" / "warc" / "6")
-    assert await file_delivery.deliver_all(blobs, 7, 1, folder) == ""
+    assert await warc_delivery.deliver_all(blobs, 7, 1, folder) == ""
     assert await blobs.keys("crawls") == [FILES[1]]
     assert mine.read_bytes() == before
 
@@ -174,7 +177,7 @@ async def test_a_folder_of_raw_pages_that_is_a_link_is_left_alone(tmp_path: Path
     theirs = sorted((tmp_path / "other").rglob("*"))
     folder.mkdir()
     (folder / "warc").symlink_to(tmp_path / "other" / "warc")
-    assert await file_delivery.deliver_all(blobs, 7, 1, folder) == ""
+    assert await warc_delivery.deliver_all(blobs, 7, 1, folder) == ""
     assert (await blobs.keys("crawls"), sorted((tmp_path / "other").rglob("*"))) == ([], theirs)
 
 
@@ -188,8 +191,8 @@ def test_an_index_is_not_written_through_a_link(tmp_path: Path) -> None:
     assert mine.read_bytes() == b"mine"
 
 
-def card(name: str) -> Card:
-    return Card(name=name, host="far", pid=1, version="0", capacity=10)
+def card(name: str) -> WorkerInfo:
+    return WorkerInfo(name=name, host="far", pid=1, version="0", capacity=10)
 
 
 async def a_share(app: App, speaker: Speaker, worker_id: int) -> tuple[int, int]:
@@ -220,7 +223,7 @@ async def test_a_worker_far_away_stores_what_was_left_behind_after_the_run_has_e
         await speaker.finish(worker_id, [Ending(run_id, 1, "succeeded")])
         crawled(tmp_path / f"{run_id}-1", crawl=crawl)
         blobs = RemoteBlobs(await speaker.of("w1"))
-        assert await file_delivery.deliver_all(blobs, run_id, 1, tmp_path / f"{run_id}-1") == ""
+        assert await warc_delivery.deliver_all(blobs, run_id, 1, tmp_path / f"{run_id}-1") == ""
     assert len(await app.blobs.keys(f"crawls/{crawl}/warc")) == 2
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.workers import item_spool
-from weft.workers.item_spool import Batch, ItemSpool
+from weft.workers import item_delivery
+from weft.workers.item_delivery import ItemSpool, SpooledItems
 
 
 def segment(folder: Path, first: int, text: str) -> Path:
@@ -20,7 +20,7 @@ def segment(folder: Path, first: int, text: str) -> Path:
     return path
 
 
-def drained(spool: ItemSpool) -> list[Batch]:
+def drained(spool: ItemSpool) -> list[SpooledItems]:
     batches = []
     while (batch := spool.batch()) is not None:
         batches.append(batch)
@@ -35,21 +35,21 @@ def test_a_folder_without_items_has_no_batch(tmp_path: Path) -> None:
 def test_a_line_that_is_not_whole_yet_waits(tmp_path: Path) -> None:
     path = segment(tmp_path, 1, "1\n2\n3")
     spool = ItemSpool(tmp_path)
-    assert drained(spool) == [Batch(1, 2, b"1\n2\n")]
+    assert drained(spool) == [SpooledItems(1, 2, b"1\n2\n")]
     path.write_text("1\n2\n3\n")
-    assert drained(spool) == [Batch(3, 1, b"3\n")]
+    assert drained(spool) == [SpooledItems(3, 1, b"3\n")]
 
 
 def test_a_batch_is_the_same_until_it_is_stored(tmp_path: Path) -> None:
     segment(tmp_path, 1, "1\n2\n")
     spool = ItemSpool(tmp_path)
-    assert spool.batch() == spool.batch() == Batch(1, 2, b"1\n2\n")
+    assert spool.batch() == spool.batch() == SpooledItems(1, 2, b"1\n2\n")
 
 
 def test_a_segment_is_deleted_once_it_is_stored_and_another_has_begun(tmp_path: Path) -> None:
     first, second = segment(tmp_path, 1, "1\n2\n"), segment(tmp_path, 3, "3\n")
     spool = ItemSpool(tmp_path)
-    assert drained(spool) == [Batch(1, 2, b"1\n2\n"), Batch(3, 1, b"3\n")]
+    assert drained(spool) == [SpooledItems(1, 2, b"1\n2\n"), SpooledItems(3, 1, b"3\n")]
     assert not first.exists()
     assert second.exists()
 
@@ -59,9 +59,9 @@ def test_what_another_worker_has_stored_is_passed_over(tmp_path: Path) -> None:
     segment(tmp_path, 11, "11\n12\n13\n14\n")
     spool = ItemSpool(tmp_path)
     batch = spool.batch()
-    assert batch == Batch(11, 4, b"11\n12\n13\n14\n")
+    assert batch == SpooledItems(11, 4, b"11\n12\n13\n14\n")
     spool.stored(batch, 13)
-    assert spool.batch() == Batch(13, 2, b"13\n14\n")
+    assert spool.batch() == SpooledItems(13, 2, b"13\n14\n")
 
 
 def test_a_segment_that_was_stored_whole_is_passed_over(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_a_segment_that_was_stored_whole_is_passed_over(tmp_path: Path) -> None:
     batch = spool.batch()
     assert batch is not None
     spool.stored(batch, 3)
-    assert spool.batch() == Batch(3, 1, b"3\n")
+    assert spool.batch() == SpooledItems(3, 1, b"3\n")
 
 
 def test_an_item_that_is_larger_than_a_batch_is_offered_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_spool, "MOST_BYTES", 10)
+    monkeypatch.setattr(item_delivery, "MOST_BYTES", 10)
     segment(tmp_path, 1, "a" * 35 + "\n" + "b\n")
     batches = drained(ItemSpool(tmp_path))
     assert batches[0].lines.startswith(b"a" * 35 + b"\n")
@@ -108,7 +108,7 @@ def test_every_item_is_offered_once_whatever_the_store_had_before(
     numbers = list(range(1, stored + 1))
     spool = ItemSpool(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(item_spool, "MOST_ITEMS", most)
+        patch.setattr(item_delivery, "MOST_ITEMS", most)
         while (batch := spool.batch()) is not None:
             offered = [int(line) for line in batch.lines.split()]
             numbers += [number for number in offered if number == len(numbers) + 1 or number > len(numbers)]
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_segment_is_passed_over(tmp_path: Path) -> None:
     segment(tmp_path, 1, "1\n")
     (tmp_path / "items" / "mine.jl").write_text("x\n")
     (tmp_path / "items" / "-3.jl").write_text("x\n")
-    assert drained(ItemSpool(tmp_path)) == [Batch(1, 1, b"1\n")]
+    assert drained(ItemSpool(tmp_path)) == [SpooledItems(1, 1, b"1\n")]
 
 
 def test_a_segment_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_statistics_that_are_nested_without_end_or_too_long_are_none(
     (tmp_path / "stats.json").write_text("[" * 200_000)
     assert ItemSpool(tmp_path).new_stats() is None
     (tmp_path / "stats.json").write_text('{"stats": {"page": "' + "x" * 100 + '"}}')
-    monkeypatch.setattr(item_spool, "LARGEST_STATS", 100)
+    monkeypatch.setattr(item_delivery, "LARGEST_STATS", 100)
     assert ItemSpool(tmp_path).new_stats() is None
 
 

@@ -19,7 +19,7 @@ from weft.app import App, open_app
 from weft.config import Config
 from weft.errors import DatabaseDown
 from weft.runs.model import Ending, RunState
-from weft.workers.protocol import Beat, Orders
+from weft.workers.protocol import Heartbeat, HeartbeatReply
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ async def test_the_heart_goes_on_after_a_beat_that_nobody_foresaw(app: App) -> N
     class Surprising(Flaky):
         faults = 3
 
-        async def heartbeat(self, worker_id: int, beat: Beat) -> Orders:
+        async def heartbeat(self, worker_id: int, beat: Heartbeat) -> HeartbeatReply:
             if self.faults:
                 self.faults -= 1
                 raise RuntimeError("nobody foresaw this")

@@ -14,9 +14,9 @@ from tests.waiting import PATIENCE_SECONDS, eventually
 from tests.workers.acting import Obedient, ended, working
 from weft.app import App
 from weft.errors import BlobsDown
-from weft.runs.log_shelf import SEGMENT
+from weft.logs.storage import SEGMENT
 from weft.runs.model import RunState
-from weft.workers import log_keeper
+from weft.workers import log_spool
 
 
 @on_sqlite
@@ -94,7 +94,7 @@ async def test_a_log_that_cannot_be_kept_is_told_of_and_does_not_keep_the_run_fr
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr(log_keeper, "KEEP_SECONDS", 0.3)
+    monkeypatch.setattr(log_spool, "KEEP_SECONDS", 0.3)
 
     class Full:
         async def put(self, key: str, data: bytes) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import GatewayDown
+from weft.redaction import MASK
 from weft.runs.model import Lease, RunSpec
-from weft.workers.attempt import Running
-from weft.workers.log_shipping import ship_all
+from weft.workers.attempt import RunningAttempt
+from weft.workers.log_spool import LogSpool
 from weft.workers.protocol import LogChunk
-from weft.workers.spool import LogSpool
+from weft.workers.reports import ship_logs
 
 PIECE = 256_000
 
@@ -30,13 +31,13 @@ class Listener:
         self.heard += chunks
 
 
-def running(folder: Path, run_id: int = 1) -> Running:
-    lease = Lease(run_id, 1, "shop", "prices", "shell", "", "", RunSpec(spec={}))
-    return Running(lease, folder)
+def running(folder: Path, run_id: int = 1, **given: Any) -> RunningAttempt:
+    lease = Lease(run_id, 1, "shop", "prices", "shell", "", "", RunSpec(spec=given))
+    return RunningAttempt(lease, folder)
 
 
-async def shipped(listener: Any, *runs: Running) -> None:
-    await ship_all(listener, 7, runs)
+async def shipped(listener: Any, *runs: RunningAttempt) -> None:
+    await ship_logs(listener, 7, runs)
 
 
 async def test_a_burst_is_shipped_at_once_and_in_order(tmp_path: Path) -> None:
@@ -48,6 +49,14 @@ async def test_a_burst_is_shipped_at_once_and_in_order(tmp_path: Path) -> None:
     assert b"".join(chunk.data for chunk in listener.heard if chunk.run_id == 1) == said
     assert [chunk.seq for chunk in listener.heard if chunk.run_id == 1] == [0, 1, 2, 3]
     assert [chunk.data for chunk in listener.heard if chunk.run_id == 2] == [b"hello\n"]
+
+
+async def test_short_passwords_that_a_run_is_given_are_masked_in_its_log(tmp_path: Path) -> None:
+    args = {"pw": "plum", "sessionid": "a1b2c3", "use_cookie": "true", "page": "next"}
+    busy, listener = running(tmp_path, args=args), Listener()
+    busy.log.write(b"plum, a1b2c3, true, next\n")
+    await shipped(listener, busy)
+    assert b"".join(chunk.data for chunk in listener.heard).decode() == f"{MASK}, {MASK}, true, next\n"
 
 
 async def test_what_did_not_come_through_is_shipped_the_next_time(tmp_path: Path) -> None:

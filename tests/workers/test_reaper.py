@@ -150,7 +150,7 @@ async def test_more_runs_than_one_step_takes_are_all_taken(app: App, watch: Watc
     silent = await Hand.join(app, "silent")
     await silent.lease(450)
     assert await watch.after(LEASE + LOOK_SECONDS) == 450
-    assert await app.runs.counts() == {"ready": 450, "waiting": 0, "running": 0}
+    assert await app.runs.counts() == {"ready": 450, "waiting": 0, "paused": 0, "running": 0}
 
 
 async def test_runs_that_a_dead_reaper_left_behind_are_taken(app: App, watch: Watch) -> None:

@@ -7,11 +7,11 @@ from tests.runs.acting import Hand, submit
 from weft.app import App
 from weft.clock import seconds
 from weft.runs.lanes import project_limit, tag_limit
-from weft.workers.protocol import Beat
+from weft.workers.protocol import Heartbeat
 
 
 async def why(app: App, run_id: int) -> str | None:
-    return (await app.outlook.reasons.of([run_id])).get(run_id)
+    return (await app.insights.reasons.of([run_id])).get(run_id)
 
 
 async def test_a_run_waits_for_a_worker_that_may_take_it(app: App) -> None:
@@ -29,12 +29,12 @@ async def test_a_run_waits_for_a_worker_that_may_take_it(app: App) -> None:
 
 async def test_a_run_waits_for_workers_that_are_full_or_drain(app: App) -> None:
     run_id, hand = await submit(app), await Hand.join(app, "one")
-    await app.protocol.heartbeat(hand.id, Beat(state="busy", running=1000, done=0))
+    await app.protocol.heartbeat(hand.id, Heartbeat(state="busy", running=1000, done=0))
     assert await why(app, run_id) == "its worker is busy"
-    await app.protocol.heartbeat((await Hand.join(app, "two")).id, Beat(state="busy", running=1000, done=0))
+    await app.protocol.heartbeat((await Hand.join(app, "two")).id, Heartbeat(state="busy", running=1000, done=0))
     assert await why(app, run_id) == "all 2 workers that could take it are busy"
     for each in await app.workers.all():
-        await app.protocol.heartbeat(each.id, Beat(state="draining", running=0, done=0))
+        await app.protocol.heartbeat(each.id, Heartbeat(state="draining", running=0, done=0))
     assert await why(app, run_id) == "the workers that could take it are draining"
 
 
@@ -61,4 +61,4 @@ async def test_a_run_waits_for_its_time(app: App, clock: SetClock) -> None:
     assert (await why(app, retried) or "").startswith("retried at ")
     assert (await why(app, retried) or "").endswith(" UTC, attempt 2")
     assert await why(app, held) == "paused: it waits until somebody resumes it"
-    assert await app.outlook.reasons.of([10**9]) == {}
+    assert await app.insights.reasons.of([10**9]) == {}

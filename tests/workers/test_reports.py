@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from weft.errors import DatabaseDown
 from weft.runs.model import Ending
 from weft.workers.direct import DirectProtocol
-from weft.workers.reports import Reports
+from weft.workers.reports import EndingReports
 
 
 class Away(DirectProtocol):
@@ -22,7 +22,7 @@ class Away(DirectProtocol):
 
 
 async def drained(hurried: asyncio.Event, patience_seconds: float) -> int:
-    reports = Reports(Away(), lambda: None)
+    reports = EndingReports(Away(), lambda: None)
     reports.add(Ending(run_id=1, attempt=1, outcome="succeeded"))
     telling = asyncio.create_task(reports.run_forever())
     async with asyncio.timeout(20):

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from tests.executing import attempt
 from tests.spiders import project, ready
-from weft.adapters.executors import _left_running
+from weft.adapters.executors import _process_groups
 from weft.adapters.executors.spider import SpiderExecutor
-from weft.equipment import sweep
 from weft.projects.model import Code
 from weft.runs.model import Lease, RunSpec
-from weft.workers.attempt import Running
-from weft.workers.folder import run_folders
-from weft.workers.left_behind import left_behind
+from weft.worker_setup import sweep
+from weft.workers.attempt import RunningAttempt
+from weft.workers.recovery import left_behind
+from weft.workers.work_dir import run_folders
 
 LOOKS = """
 try:
@@ -45,7 +45,7 @@ class Looks(scrapy.Spider):
 def folder_of(root: Path, run_id: int, digest: str | None) -> Path:
     code = Code("1", digest * 64, "shop.settings") if digest else None
     spec = RunSpec(spec={"spider": "looks"}, code=code)
-    return Running(Lease(run_id, 1, "shop", "looks", "spider", "c-1", "", spec), root).make_folder()
+    return RunningAttempt(Lease(run_id, 1, "shop", "looks", "spider", "c-1", "", spec), root).make_folder()
 
 
 @pytest.fixture
@@ -80,13 +80,13 @@ def test_the_folders_of_all_runs_are_found(tmp_path: Path) -> None:
 
 def test_a_spider_s_word_ends_nobody_else(tmp_path: Path, victim: subprocess.Popen[bytes]) -> None:
     """The worker that comes back kills what its predecessor left running; the folder says what that was."""
-    _left_running.remember(folder_of(tmp_path, 1, "a"), victim.pid, "1:1")
+    _process_groups.remember(folder_of(tmp_path, 1, "a"), victim.pid, "1:1")
     assert sweep(tmp_path) == 0
     assert victim.poll() is None
     assert run_folders(tmp_path) == []
 
 
 def test_a_command_that_a_dead_worker_left_is_ended(tmp_path: Path, victim: subprocess.Popen[bytes]) -> None:
-    _left_running.remember(folder_of(tmp_path, 1, None), victim.pid, "1:1")
+    _process_groups.remember(folder_of(tmp_path, 1, None), victim.pid, "1:1")
     assert sweep(tmp_path) == 1
     assert os.WTERMSIG(os.waitpid(victim.pid, 0)[1]) == 9

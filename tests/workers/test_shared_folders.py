@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import eventually
-from weft.workers.shared_folders import STAMP, SharedFolders, remove
+from weft.workers.folder_cache import STAMP, FolderCache, remove
 
 PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from weft.workers.shared_folders import SharedFolders
+from weft.workers.folder_cache import FolderCache
 
 async def make(path):
     path.mkdir()
@@ -26,7 +26,7 @@ async def make(path):
         await asyncio.Event().wait()
 
 async def main():
-    await SharedFolders(Path(sys.argv[1]), most=1, most_bytes=1 << 30).take(sys.argv[2], make)
+    await FolderCache(Path(sys.argv[1]), most=1, most_bytes=1 << 30).take(sys.argv[2], make)
     print("held", flush=True)
     await asyncio.Event().wait()
 
@@ -58,8 +58,8 @@ def says(process: subprocess.Popen[str], word: str) -> None:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> SharedFolders:
-    return SharedFolders(tmp_path / "shared", most=1, most_bytes=1 << 30)
+def mine(tmp_path: Path) -> FolderCache:
+    return FolderCache(tmp_path / "shared", most=1, most_bytes=1 << 30)
 
 
 async def made_here(path: Path) -> None:
@@ -67,12 +67,12 @@ async def made_here(path: Path) -> None:
     (path / "made").write_text("here")
 
 
-async def test_what_another_process_made_is_not_made_again(start: Start, mine: SharedFolders) -> None:
+async def test_what_another_process_made_is_not_made_again(start: Start, mine: FolderCache) -> None:
     says(start("a", "whole"), "held")
     assert (await mine.take("a", made_here) / "made").read_text() == "whole"
 
 
-async def test_what_another_process_uses_is_dropped_only_once_that_is_dead(start: Start, mine: SharedFolders) -> None:
+async def test_what_another_process_uses_is_dropped_only_once_that_is_dead(start: Start, mine: FolderCache) -> None:
     other = start("a", "whole")
     says(other, "held")
     used = await mine.take("b", made_here)
@@ -84,7 +84,7 @@ async def test_what_another_process_uses_is_dropped_only_once_that_is_dead(start
     assert used.is_dir()
 
 
-async def test_what_a_killed_process_left_half_is_made_anew(start: Start, mine: SharedFolders) -> None:
+async def test_what_a_killed_process_left_half_is_made_anew(start: Start, mine: FolderCache) -> None:
     other = start("a", "half")
     says(other, "making")
     waiting = asyncio.create_task(mine.take("a", made_here))
@@ -101,13 +101,13 @@ async def test_two_that_race_for_one_folder_make_it_once(tmp_path: Path) -> None
         await made_here(path)
         made.append(path)
 
-    together = [SharedFolders(tmp_path / "shared", most=9, most_bytes=1 << 30) for _ in range(8)]
+    together = [FolderCache(tmp_path / "shared", most=9, most_bytes=1 << 30) for _ in range(8)]
     await asyncio.gather(*(each.take("a", make) for each in together))
     assert len(made) == 1
 
 
 async def test_what_goes_wrong_while_making_is_told_to_all_who_wait_and_forgotten(
-    tmp_path: Path, mine: SharedFolders
+    tmp_path: Path, mine: FolderCache
 ) -> None:
     async def fail(path: Path) -> None:
         path.mkdir()
@@ -119,7 +119,7 @@ async def test_what_goes_wrong_while_making_is_told_to_all_who_wait_and_forgotte
     assert (await mine.take("a", made_here) / "made").exists()
 
 
-async def test_one_that_gave_up_holds_nothing(tmp_path: Path, mine: SharedFolders) -> None:
+async def test_one_that_gave_up_holds_nothing(tmp_path: Path, mine: FolderCache) -> None:
     go_on = asyncio.Event()
 
     async def slowly(path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.workers.spool import LogSpool
+from weft.workers.log_spool import LogSpool
 
 
 def test_what_finds_no_room_is_counted_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

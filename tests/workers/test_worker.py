@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.conftest import on_sqlite
-from tests.runs.acting import facts, submit, submit_many
+from tests.executing import THIS_MACHINE
+from tests.runs.acting import allow_unsandboxed, facts, submit, submit_many
 from tests.waiting import PATIENCE_SECONDS, eventually
-from tests.workers.acting import HABITS, Obedient, ended, told, working
+from tests.workers.acting import WORKER_OPTIONS, Obedient, ended, told, working
 from weft.app import App
+from weft.crawler.messages import CrawlPolicy
 from weft.runs.model import RunState
 
 
@@ -34,7 +38,7 @@ async def test_a_worker_sees_every_run_to_its_end(app: App) -> None:
 @on_sqlite
 async def test_a_run_that_is_submitted_to_an_idle_worker_starts_by_the_ring(app: App) -> None:
     executor = Obedient()
-    async with working(app, executor, habits=replace(HABITS, poll_seconds=3600)):
+    async with working(app, executor, options=replace(WORKER_OPTIONS, poll_seconds=3600)):
         await eventually(lambda: worker_is(app, "online"))
         await executor.has_started(await submit(app))
 
@@ -54,6 +58,24 @@ async def test_a_worker_runs_no_more_at_once_than_its_capacity(app: App) -> None
         executor.end(run_ids[0])
         await executor.has_started(run_ids[2])
         assert len(executor.started) == 3
+
+
+@on_sqlite
+async def test_redirects_that_are_refused_to_one_project_hold_back_no_run_of_another(app: App) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        leads_away = {"Location": "http://10.0.0.1:81/"} if request.path == "/away" else {}
+        return web.Response(status=302 if leads_away else 200, headers=leads_away)
+
+    site = web.Application()
+    site.router.add_get("/{path:.*}", answer)
+    options = replace(WORKER_OPTIONS, policy=CrawlPolicy(allowed_networks=THIS_MACHINE))
+    async with TestServer(site, host="127.0.0.1") as server, working(app, options=options):
+        for _ in range(6):
+            loud = await submit(app, project="loud", kind="http", spec={"url": str(server.make_url("/away"))})
+            assert (await ended(app, loud)).state is RunState.FAILED
+        quiet = await submit(app, project="quiet", kind="http", spec={"url": str(server.make_url("/"))})
+        await eventually(lambda: told(app, quiet))
+        assert (await app.runs.get(quiet)).state is RunState.SUCCEEDED
 
 
 @on_sqlite
@@ -82,7 +104,8 @@ async def test_a_postponed_run_goes_back_uncounted_until_its_time(app: App) -> N
 
 async def test_a_cancel_reaches_the_process_of_a_run(app: App, tmp_path: Path) -> None:
     script = f"echo $$ > {tmp_path}/pid; sleep 600"
-    run_id = await submit(app, kind="shell", spec={"script": script}, grace_seconds=5.0)
+    await allow_unsandboxed(app)
+    run_id = await submit(app, kind="shell", spec={"script": script, "isolation": "L0"}, grace_seconds=5.0)
     async with working(app):
         await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
         pid = int((tmp_path / "pid").read_text())

@@ -16,11 +16,11 @@ from weft.ports import Breaker, Ended, ReadyCode, Work
 from weft.projects.model import Code
 from weft.runs.model import Lease, RunSpec
 from weft.workers import attempt
-from weft.workers import delivery as delivery_module
-from weft.workers.attempt import Running, Tools, ending_of, see_through
-from weft.workers.delivery import Delivery
-from weft.workers.folder import run_folders
-from weft.workers.left_behind import deliver_left_behind
+from weft.workers import item_delivery as delivery_module
+from weft.workers.attempt import ExecutionContext, RunningAttempt, ending_of, execute_attempt
+from weft.workers.item_delivery import ItemDelivery
+from weft.workers.recovery import deliver_left_behind
+from weft.workers.work_dir import run_folders
 
 PINNED = Code("1", "a" * 64, "shop.settings")
 
@@ -55,12 +55,12 @@ async def code_ready(code: Code) -> AsyncIterator[ReadyCode]:
     yield ReadyCode(digest=code.digest, version="1", folder=Path(), settings=code.settings, python=Path())
 
 
-def begun(folder: Path, executor: Yields, delivery: Delivery) -> tuple[Running, asyncio.Task[None]]:
+def begun(folder: Path, executor: Yields, delivery: ItemDelivery) -> tuple[RunningAttempt, asyncio.Task[None]]:
     spec = RunSpec(spec={"spider": "things"}, code=PINNED)
-    running = Running(Lease(7, 1, "shop", "prices", "spider", "c-1", "", spec), folder / "runs")
+    running = RunningAttempt(Lease(7, 1, "shop", "prices", "spider", "c-1", "", spec), folder / "runs")
     protocol: Any = Store()
-    tools = Tools(lambda kind: executor, FileBlobs(f"file:{folder}/blobs"), code_ready, delivery, protocol)
-    running.task = asyncio.create_task(see_through(running, tools))
+    tools = ExecutionContext(lambda kind: executor, FileBlobs(f"file:{folder}/blobs"), code_ready, delivery, protocol)
+    running.task = asyncio.create_task(execute_attempt(running, tools))
     return running, running.task
 
 
@@ -85,7 +85,7 @@ async def test_items_that_cannot_be_stored_are_left_behind_by_a_worker_that_leav
 async def test_an_attempt_that_was_lost_is_cleared_away_however_slow_the_store_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "LOST_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(attempt, "SHORT_GRACE_SECONDS", 0.05)
     store, executor = SlowStore(), Yields(waits=True)
     async with delivering(store) as delivery:
         running, task = begun(tmp_path, executor, delivery)

@@ -1,13 +1,16 @@
-"""The front door to API keys: make, show, revoke, and find whose a key is.
+"""The front door to API keys: create, show and revoke them, and find whose a key is; and the public keys of services.
 
 A key is ``weft_<prefix>_<secret>``. The prefix finds its row, the secret is kept only as a digest: it has 256 random
-bits, so nothing slower is needed. A revoked key is refused everywhere within a second: no gateway believes its own
-memory for longer.
+bits, so nothing slower is needed. A key that is revoked, or whose creator may do less than before, is refused at once
+by the gateway that was told so, and by all others within ``BELIEVED_SECONDS``: none trusts its own memory for longer.
+Services that sign for themselves have a public key (Ed25519, RFC 8032).
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
 import hmac
 import secrets
@@ -18,23 +21,55 @@ from dataclasses import replace
 from typing import Any
 
 from weft.access import store
-from weft.access.documents import key_document
-from weft.access.model import LABEL, Caller, Grants, Key, check_grants, within
-from weft.access.signing import public_key_of
-from weft.access.witness import tell
+from weft.access.audit import record_change
+from weft.access.model import LABEL, Caller, Grants, Key, check_grants, key_document, within
 from weft.clock import Clock, Moment
 from weft.db import schema
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, NotFound, Unknown
 
-MARK = "weft"
-BELIEVED_SECONDS = 0.8
+DER_PREFIX = bytes.fromhex("302a300506032b6570032100")
+"""What stands before the 32 bytes of such a key where it is written as X.509 does (RFC 8410)."""
+KEY_BYTES = 32
+LONGEST_PUBLIC_KEY = 1000
+
+
+def public_key_of(text: str) -> str:
+    """The key as it is kept, in Base64, from that or from what ``openssl pkey -pubout`` prints."""
+    lines = [line.strip() for line in text[:LONGEST_PUBLIC_KEY].strip().splitlines()]
+    written = "".join(line for line in lines if not line.startswith("-----"))
+    try:
+        data = base64.b64decode(written.replace("-", "+").replace("_", "/") + "=" * (-len(written) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    key = data.removeprefix(DER_PREFIX) if len(data) == KEY_BYTES + len(DER_PREFIX) else data
+    if len(key) != KEY_BYTES or "PRIVATE" in text:
+        raise Invalid(
+            "public_key", "•" * 4, "it must be the public key of an Ed25519 pair, in PEM or 32 bytes in Base64"
+        )
+    return base64.b64encode(key).decode()
+
+
+def is_signed(public_key: str, signature: bytes, signed: bytes) -> bool:
+    """Whether the owner of the key has signed this."""
+    from cryptography.exceptions import InvalidSignature  # heavy, and most processes never ask
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key)).verify(signature, signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+KEY_PREFIX = "weft"
+BELIEVED_SECONDS = 0.2
 MOST_BELIEVED = 10_000
-LONGEST_TOKEN = 200
+LONGEST_KEY = 200
 NOTE_SECONDS = 30.0
 """How often the last use of keys is written down."""
 
-Token = str
+KeyText = str
 
 
 class Keys:
@@ -57,7 +92,7 @@ class Keys:
         expires_at: Moment | None = None,
         labels: Collection[str] | None = None,
         public_key: str | None = None,
-    ) -> tuple[Key, Token]:
+    ) -> tuple[Key, KeyText]:
         """Make a key; its token is returned here and never again. A worker that it lets in may claim ``labels``.
 
         One with a public key has no token: its owner signs tokens that last for minutes (``tokens.py``).
@@ -68,7 +103,13 @@ class Keys:
         if expires_at is not None and expires_at <= self._clock():
             raise Invalid("expires_at", expires_at, "it must be in the future")
         prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
-        row: dict[str, Any] = {"kind": kind, "prefix": prefix, "digest": digest(secret), "name": name, "created_by": by}
+        row: dict[str, Any] = {
+            "kind": kind,
+            "prefix": prefix,
+            "digest": secret_digest(secret),
+            "name": name,
+            "created_by": by,
+        }
         row["labels"] = None if labels is None else _checked_labels(labels)
         row["public_key"] = None if public_key is None else public_key_of(public_key)
 
@@ -76,10 +117,10 @@ class Keys:
             key_id = store.add_key(tx, row | {"created_at": self._clock(), "expires_at": expires_at})
             store.grant(tx, "key", key_id, grants)
             key = _existing(tx, key_id)
-            tell(tx, after=key_document(key))
+            record_change(tx, after=key_document(key))
             return key
 
-        return await self._db.transact(work), f"{MARK}_{prefix}_{secret}" if public_key is None else ""
+        return await self._db.transact(work), f"{KEY_PREFIX}_{prefix}_{secret}" if public_key is None else ""
 
     async def all(self, kind: str | None = None) -> list[Key]:
         conditions = [] if kind is None else [schema.api_keys.c.kind == kind]
@@ -95,15 +136,19 @@ class Keys:
             before = _existing(tx, key_id)
             store.revoke_key(tx, key_id, self._clock())
             revoked = _existing(tx, key_id)
-            tell(tx, before=key_document(before), after=key_document(revoked))
+            record_change(tx, before=key_document(before), after=key_document(revoked))
             return revoked
 
         revoked = await self._db.transact(work)
-        self._believed.clear()
-        self._reading.clear()
+        self.forget()
         return revoked
 
-    async def caller(self, token: Token, address: str = "") -> Caller:
+    def forget(self) -> None:
+        """Believe nothing that was read before: somebody may do less now."""
+        self._believed.clear()
+        self._reading.clear()
+
+    async def caller(self, token: KeyText, address: str = "") -> Caller:
         """Whose key this is; Unknown where it is nobody's, revoked or expired."""
         key = await self._valid(token)
         kind = {"api": "key", "worker": "worker", "join": "join"}[key.kind]
@@ -111,8 +156,8 @@ class Keys:
         await self._note_used()
         return Caller(name=key.name, kind=kind, grants=key.grants, id=key.id, address=address)
 
-    async def _valid(self, token: Token) -> Key:
-        remembered = hashlib.sha256(token[:LONGEST_TOKEN].encode(errors="replace")).hexdigest()
+    async def _valid(self, token: KeyText) -> Key:
+        remembered = hashlib.sha256(token[:LONGEST_KEY].encode(errors="replace")).hexdigest()
         until, key = self._believed.get(remembered, (0.0, None))
         if key is None or until < time.monotonic():
             key = await self._read(remembered, token)
@@ -120,7 +165,7 @@ class Keys:
             raise Unknown("the key is not known, or it was revoked or has expired")
         return key
 
-    async def _read(self, remembered: str, token: Token) -> Key | None:
+    async def _read(self, remembered: str, token: KeyText) -> Key | None:
         """The key as the database has it now. Those who come while it is read share the answer: a flood with one key
         asks once, not each of its requests."""
         until, reading = self._reading.get(remembered, (0.0, None))
@@ -131,7 +176,7 @@ class Keys:
             reading.add_done_callback(lambda done: self._forget(remembered, done))
         return await asyncio.shield(reading)
 
-    async def _look_up(self, remembered: str, token: Token, until: float) -> Key | None:
+    async def _look_up(self, remembered: str, token: KeyText, until: float) -> Key | None:
         key = await self._db.glance(lambda tx: _matching(tx, token))
         if len(self._believed) >= MOST_BELIEVED:
             self._believed.clear()
@@ -153,10 +198,10 @@ class Keys:
         if time.monotonic() - self._noted_at < NOTE_SECONDS:
             return
         self._noted_at, used, self._used = time.monotonic(), self._used, {}
-        await self._db.transact(lambda tx: store.note_used(tx, used))
+        await self._db.transact(lambda tx: store.note_keys_used(tx, used))
 
 
-def digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -168,23 +213,23 @@ def _checked_labels(labels: Collection[str]) -> list[str]:
 
 
 def _existing(tx: Transaction, key_id: int) -> Key:
-    found = store.key(tx, key_id)
+    found = store.key_by_id(tx, key_id)
     if found is None:
         raise NotFound("key", key_id)
     return found
 
 
-def _matching(tx: Transaction, token: Token) -> Key | None:
-    parts = token.split("_") if len(token) <= LONGEST_TOKEN and token.isascii() else []
-    if len(parts) != 3 or parts[0] != MARK:
+def _matching(tx: Transaction, token: KeyText) -> Key | None:
+    parts = token.split("_") if len(token) <= LONGEST_KEY and token.isascii() else []
+    if len(parts) != 3 or parts[0] != KEY_PREFIX:
         return None
     found = store.key_by_prefix(tx, parts[1])
-    if found is None or not hmac.compare_digest(found[1], digest(parts[2])):
+    if found is None or not hmac.compare_digest(found[1], secret_digest(parts[2])):
         return None
-    return worth(tx, found[0])
+    return limited_to_creator(tx, found[0])
 
 
-def worth(tx: Transaction, key: Key) -> Key:
+def limited_to_creator(tx: Transaction, key: Key) -> Key:
     """The key with what it may do now: never more than the user who made it, where a user did."""
     maker = store.user_named(tx, key.created_by) if key.kind == "api" else None
     return key if maker is None else replace(key, grants=within(key.grants, maker[0].grants if maker[0].active else {}))

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do. Values only, no I/O."""
+"""The values of access: roles, grants, callers, users, sessions, keys and guest links, and their JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any, Literal
 
-from weft.clock import Moment
+import msgspec
+
+from weft.clock import Moment, iso
 from weft.errors import Invalid, NotAllowed, NotFound
 
 EVERYWHERE = "*"
@@ -79,6 +82,10 @@ class Caller:
     id: int = 0
     """Of the user or the key."""
     address: str = ""
+    session: Session | None = None
+    """The one of a browser that calls."""
+    short_lived: bool = False
+    """Whether a token for minutes speaks for the caller, instead of the key or the login itself."""
 
     @property
     def actor(self) -> str:
@@ -159,3 +166,135 @@ class Key:
 
     def is_valid(self, at: Moment) -> bool:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > at)
+
+
+RoleName = Literal["viewer", "operator", "developer", "admin"]
+TimeText = str
+
+
+class UserDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who may log in, and the role in each project (``*``: in all of them)."""
+
+    id: int
+    name: str
+    active: bool
+    created_at: TimeText | None
+    grants: dict[str, str]
+
+
+class KeyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A key: whose it is, what it may do and until when."""
+
+    id: int
+    kind: str
+    prefix: str
+    name: str
+    created_by: str
+    created_at: TimeText | None
+    expires_at: TimeText | None
+    last_used_at: TimeText | None
+    revoked_at: TimeText | None
+    grants: dict[str, str]
+    labels: list[str] | None = None
+    """Those that a worker with it may claim; null for any."""
+    public_key: str | None = None
+    """Of a service that signs its own tokens (Ed25519, in Base64)."""
+
+
+class CreatedUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A new user, and the password where it was made up."""
+
+    user: UserDocument
+    password: str | None = None
+    """Shown here and never again."""
+
+
+class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key and its token."""
+
+    key: KeyDocument
+    token: str
+    """Shown here and never again."""
+
+
+def user_document(user: User) -> UserDocument:
+    return UserDocument(
+        id=user.id, name=user.name, active=user.active, created_at=iso(user.created_at), grants=role_names(user.grants)
+    )
+
+
+def key_document(key: Key) -> KeyDocument:
+    times = {name: iso(getattr(key, name)) for name in ("created_at", "expires_at", "last_used_at", "revoked_at")}
+    rest: dict[str, Any] = {
+        name: getattr(key, name) for name in ("id", "kind", "prefix", "name", "created_by", "public_key")
+    }
+    labels = None if key.labels is None else list(key.labels)
+    return KeyDocument(**rest | times, grants=role_names(key.grants), labels=labels)
+
+
+def role_names(grants: Grants) -> dict[str, str]:
+    return {project: role.label for project, role in sorted(grants.items())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestLink:
+    """A link by which whoever has it may look at a project, or at one dataset of it. Its token is in the link alone."""
+
+    id: int
+    project: str
+    dataset: str | None
+    """None: the whole project."""
+    label: str
+    """What it is for, or for whom."""
+    created_by: str
+    created_at: Moment
+    expires_at: Moment | None
+    revoked_at: Moment | None
+    used_at: Moment | None
+
+    def is_valid(self, at: Moment) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > at)
+
+
+class GuestLinkDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A link for guests, who need no login to look at what it shows."""
+
+    id: int
+    project: str
+    dataset: str | None
+    """The one dataset that it shows; null: the whole project."""
+    label: str
+    created_by: str
+    created_at: str | None
+    expires_at: str | None
+    revoked_at: str | None
+    used_at: str | None
+    """When somebody last looked, to the minute."""
+
+
+class CreatedGuestLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A new link."""
+
+    share: GuestLinkDocument
+    token: str
+    """Shown here and never again."""
+    path: str
+    """Where guests look, below the address of this weft; it has the token in it."""
+
+
+def guest_link_document(share: GuestLink) -> GuestLinkDocument:
+    return GuestLinkDocument(
+        id=share.id,
+        project=share.project,
+        dataset=share.dataset,
+        label=share.label,
+        created_by=share.created_by,
+        created_at=iso(share.created_at),
+        expires_at=iso(share.expires_at),
+        revoked_at=iso(share.revoked_at),
+        used_at=iso(share.used_at),
+    )
+
+
+def guest_link_path(token: str) -> str:
+    return f"/guest/{token}"

@@ -1,11 +1,11 @@
-"""Tokens that last for minutes: a program passes one on to another instead of its key (a JWT, RFC 7519).
+"""Access tokens that last for minutes: a program passes one on to another instead of its key (a JWT, RFC 7519).
 
-There are two kinds and no others. Those that weft makes are signed with HMAC-SHA-256 and keys that stem from those of
-this installation. Those that a service makes are signed with Ed25519; its public key is kept with its API key. Which
-kind a token is its header says, but each kind is looked up among its own keys only: no key of one ever checks the
-other, and the key's id means nothing else. A token says who its bearer acts for, not what may be done: that is looked
-up when it is used, so it is worth nothing once that key is revoked, or that user is deactivated or has another
-password.
+There are two kinds and no others. Those that weft creates are signed with HMAC-SHA-256 and keys that are derived from
+those of this installation. Those that a service creates are signed with Ed25519; its public key is kept with its API
+key. Which kind a token is its header says, but each kind is looked up among its own keys only: no key of one ever
+checks the other, and the key's id means nothing else. A token says who its bearer acts for, not what may be done: that
+is looked up when it is used, so it is worth nothing once that key is revoked, or that user is deactivated or has
+another password.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from weft.access import store
-from weft.access.keys import worth
+from weft.access.encryption import Encryptor
+from weft.access.keys import is_signed, limited_to_creator
 from weft.access.model import Caller
-from weft.access.sealing import Sealer
-from weft.access.signing import is_signed
 from weft.clock import SECOND, Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Invalid, NotAllowed, Unknown
@@ -33,7 +32,7 @@ from weft.errors import Invalid, NotAllowed, Unknown
 T = TypeVar("T")
 
 LONGEST_SECONDS = 3600
-LARGEST = 2000
+LARGEST_TOKEN = 2000
 SKEW_SECONDS = 60
 """How far the clock of another gateway may be ahead."""
 
@@ -42,7 +41,7 @@ PREFIX = re.compile(r"[0-9a-f]{12}", re.ASCII)
 SUBJECT = re.compile(r"(key|user) ([1-9][0-9]{0,17})", re.ASCII)
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that a header may say; whatever else it says is a reason to refuse it."""
 
     kid: str
@@ -50,7 +49,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     typ: Literal["JWT"] = "JWT"
 
 
-class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sub: str
     """Whom the bearer acts for: ``key 7`` or ``user 3``."""
     iat: int
@@ -74,11 +73,11 @@ class ServiceClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jti: str = ""
 
 
-class Tokens:
+class AccessTokens:
     """Signs tokens and finds out whom they act for."""
 
-    def __init__(self, db: Database, sealer: Sealer, clock: Clock) -> None:
-        self._db, self._sealer, self._clock = db, sealer, clock
+    def __init__(self, db: Database, encryptor: Encryptor, clock: Clock) -> None:
+        self._db, self._encryptor, self._clock = db, encryptor, clock
 
     async def issue(self, caller: Caller, seconds: int) -> tuple[str, int]:
         """A token for whoever acts for ``caller``, and the second of its end."""
@@ -87,30 +86,30 @@ class Tokens:
         if caller.kind not in ("key", "user"):
             raise NotAllowed(f"a {caller.kind} may not have others act for it")
         at = self._clock() // SECOND
-        state = await self._db.read(lambda tx: _state(tx, caller.kind, caller.id))
-        claims = Claims(
+        state = await self._db.read(lambda tx: _subject_state(tx, caller.kind, caller.id))
+        claims = TokenClaims(
             sub=f"{caller.kind} {caller.id}", iat=at, exp=at + seconds, jti=secrets.token_hex(8), state=state
         )
-        key_id, key = next(iter(self._sealer.derived(PURPOSE, make=True).items()))
-        signed = _encoded(Header(key_id)) + "." + _encoded(claims)
+        key_id, key = next(iter(self._encryptor.derived(PURPOSE, make=True).items()))
+        signed = _encoded(TokenHeader(key_id)) + "." + _encoded(claims)
         return f"{signed}.{_base64(_signature(key, signed))}", claims.exp
 
     async def caller(self, token: str, address: str = "") -> Caller:
         """Whom the bearer acts for, with what that may do now; Unknown where the token does not count."""
-        parts = token.split(".") if len(token) <= LARGEST and token.isascii() else []
-        header = _decoded(parts[0], Header) if len(parts) == 3 else None
+        parts = token.split(".") if len(token) <= LARGEST_TOKEN and token.isascii() else []
+        header = _decoded(parts[0], TokenHeader) if len(parts) == 3 else None
         if header is not None and header.alg == "EdDSA":
             return await self._service(header.kid, parts, address)
         claims = None if header is None else self._claims(header.kid, parts)
         if claims is None or not self._is_in_time(claims):
-            raise _refusal()
+            raise _invalid_token()
         subject = SUBJECT.fullmatch(claims.sub)
         if subject is None:
-            raise _refusal()
+            raise _invalid_token()
         kind, number = subject[1], int(subject[2])
         found = await self._db.read(lambda tx: self._subject(tx, kind, number, claims.state))
         if found is None:
-            raise _refusal()
+            raise _invalid_token()
         return Caller(name=found.name, kind=kind, grants=found.grants, id=number, address=address)
 
     async def _service(self, prefix: str, parts: Sequence[str], address: str) -> Caller:
@@ -118,44 +117,48 @@ class Tokens:
         found = await self._db.read(lambda tx: store.key_by_prefix(tx, prefix)) if PREFIX.fullmatch(prefix) else None
         key, signature = found[0] if found else None, _bytes(parts[2])
         if key is None or key.public_key is None or signature is None:
-            raise _refusal()
+            raise _invalid_token()
         # Nothing that it says is read before it is known who has said it.
         is_genuine = is_signed(key.public_key, signature, f"{parts[0]}.{parts[1]}".encode())
         claims = _decoded(parts[1], ServiceClaims) if is_genuine else None
         if claims is None or not self._is_in_time(claims) or {claims.iss, claims.sub} != {prefix}:
-            raise _refusal()
+            raise _invalid_token()
         current = await self._db.read(lambda tx: self._subject(tx, "key", key.id, ""))
         if current is None:
-            raise _refusal()
+            raise _invalid_token()
         return Caller(name=current.name, kind="key", grants=current.grants, id=key.id, address=address)
 
-    def _is_in_time(self, claims: Claims | ServiceClaims) -> bool:
+    def _is_in_time(self, claims: TokenClaims | ServiceClaims) -> bool:
         at = self._clock() // SECOND
         return claims.iat <= at + SKEW_SECONDS and at < claims.exp and claims.exp - claims.iat <= LONGEST_SECONDS
 
-    def _claims(self, key_id: str, parts: Sequence[str]) -> Claims | None:
-        key, signature = self._sealer.derived(PURPOSE).get(key_id), _bytes(parts[2])
+    def _claims(self, key_id: str, parts: Sequence[str]) -> TokenClaims | None:
+        key, signature = self._encryptor.derived(PURPOSE).get(key_id), _bytes(parts[2])
         if key is None or signature is None:
             return None
         is_genuine = hmac.compare_digest(signature, _signature(key, f"{parts[0]}.{parts[1]}"))
-        return _decoded(parts[1], Claims) if is_genuine else None
+        return _decoded(parts[1], TokenClaims) if is_genuine else None
 
     def _subject(self, tx: Transaction, kind: str, number: int, state: str) -> Any:
         """The key or user, if it still counts."""
         if kind == "key":
-            key = store.key(tx, number)
-            return worth(tx, key) if key is not None and key.kind == "api" and key.is_valid(self._clock()) else None
-        user = store.user(tx, number)
-        return user if user is not None and user.active and _state(tx, kind, number) == state else None
+            key = store.key_by_id(tx, number)
+            return (
+                limited_to_creator(tx, key)
+                if key is not None and key.kind == "api" and key.is_valid(self._clock())
+                else None
+            )
+        user = store.user_by_id(tx, number)
+        return user if user is not None and user.active and _subject_state(tx, kind, number) == state else None
 
 
-def _state(tx: Transaction, kind: str, number: int) -> str:
-    user = store.user(tx, number) if kind == "user" else None
+def _subject_state(tx: Transaction, kind: str, number: int) -> str:
+    user = store.user_by_id(tx, number) if kind == "user" else None
     stored = store.password_of(tx, user.name) if user is not None else None
     return hashlib.sha256(f"state of {stored}".encode()).hexdigest()[:16] if stored else ""
 
 
-def _refusal() -> Unknown:
+def _invalid_token() -> Unknown:
     return Unknown("the token does not count, or no longer; ask for a new one")
 
 
@@ -163,7 +166,7 @@ def _signature(key: bytes, signed: str) -> bytes:
     return hmac.digest(key, signed.encode(), "sha256")
 
 
-def _encoded(part: Header | Claims) -> str:
+def _encoded(part: TokenHeader | TokenClaims) -> str:
     return _base64(msgspec.json.encode(part))
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from weft.access import passwords, session_store, store
-from weft.access.documents import user_document
-from weft.access.model import EVERYWHERE, Grants, Role, User, check_grants
+from weft.access import passwords, store
+from weft.access.audit import record_change
+from weft.access.keys import Keys
+from weft.access.model import EVERYWHERE, Grants, Role, User, check_grants, user_document
 from weft.access.passwords import Passwords
-from weft.access.witness import tell
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,99}", re.ASCII)
-FIRST = "admin"
+FIRST_ADMIN = "admin"
 
 Password = str
 
@@ -26,8 +26,8 @@ Password = str
 class Users:
     """Every user there is. A name is kept in small letters and never changes."""
 
-    def __init__(self, db: Database, passwords: Passwords, clock: Clock) -> None:
-        self._db, self._passwords, self._clock = db, passwords, clock
+    def __init__(self, db: Database, passwords: Passwords, keys: Keys, clock: Clock) -> None:
+        self._db, self._passwords, self._keys, self._clock = db, passwords, keys, clock
         self._exist = False
 
     async def create(self, name: str, password: Password, grants: Grants) -> User:
@@ -39,7 +39,7 @@ class Users:
             if store.user_named(tx, name) is not None:
                 raise Conflict(f"there is a user {name} already; choose another name")
             user = self._add(tx, name, hashed, grants)
-            tell(tx, after=user_document(user))
+            record_change(tx, after=user_document(user))
             return user
 
         return await self._db.transact(add)
@@ -57,7 +57,7 @@ class Users:
         def add(tx: Transaction) -> bool:
             if store.has_users(tx):
                 return False
-            self._add(tx, FIRST, hashed, {EVERYWHERE: Role.ADMIN})
+            self._add(tx, FIRST_ADMIN, hashed, {EVERYWHERE: Role.ADMIN})
             return True
 
         made = await self._db.transact(add)
@@ -81,8 +81,8 @@ class Users:
         def work(tx: Transaction) -> User:
             user = _existing(tx, name)
             store.change_user(tx, user.id, {"password": hashed})
-            session_store.end_all(tx, user.id)
-            tell(tx)
+            store.end_sessions_of(tx, user.id)
+            record_change(tx)
             return user
 
         return await self._db.transact(work)
@@ -122,13 +122,15 @@ class Users:
                 store.change_user(tx, user.id, {"active": active})
             if active is False:
                 store.revoke_keys_by(tx, user.name, self._clock())
-            session_store.end_all(tx, user.id)
+            store.end_sessions_of(tx, user.id)
             changed = _existing(tx, name)
             _keep_an_admin(user, changed, admins - {user.id})
-            tell(tx, before=user_document(user), after=user_document(changed))
+            record_change(tx, before=user_document(user), after=user_document(changed))
             return changed
 
-        return await self._db.transact(work)
+        changed = await self._db.transact(work)
+        self._keys.forget()
+        return changed
 
     def _add(self, tx: Transaction, name: str, hashed: str, grants: Grants) -> User:
         user_id = store.add_user(tx, name, hashed, self._clock())

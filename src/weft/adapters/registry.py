@@ -13,13 +13,12 @@ from typing import Any, cast
 
 from weft.adapters import executors
 from weft.clock import Clock
-from weft.crawl_ports import Frontier, Limiter, Rate
 from weft.errors import AdapterMissing, Invalid
-from weft.ports import Blobs, Broker, Executor, Inbox, ItemTable, Outbox
+from weft.ports import Blobs, Broker, Executor, Frontier, ItemTable, Limiter, MessageSink, MessageSource, Rate
 
 BROKERS = {
     "memory": "weft.adapters.brokers.memory:MemoryBroker",
-    "polling": "weft.adapters.brokers.polling:PollingBroker",
+    "polling": "weft.adapters.brokers.memory:PollingBroker",
     "local": "weft.adapters.brokers.local:LocalBroker",
     "postgresql": "weft.adapters.brokers.postgres:postgres_broker",
     "redis": "weft.adapters.brokers.redis:redis_broker",
@@ -29,17 +28,17 @@ BROKERS = {
 }
 
 INBOXES = {
-    "amqp": "weft.adapters.inboxes.rabbitmq:RabbitInbox",
-    "amqps": "weft.adapters.inboxes.rabbitmq:RabbitInbox",
-    "redis": "weft.adapters.inboxes.redis:RedisInbox",
-    "rediss": "weft.adapters.inboxes.redis:RedisInbox",
+    "amqp": "weft.adapters.queues.rabbitmq:RabbitSource",
+    "amqps": "weft.adapters.queues.rabbitmq:RabbitSource",
+    "redis": "weft.adapters.queues.redis:RedisSource",
+    "rediss": "weft.adapters.queues.redis:RedisSource",
 }
 
 OUTBOXES = {
-    "amqp": "weft.adapters.outboxes.rabbitmq:RabbitOutbox",
-    "amqps": "weft.adapters.outboxes.rabbitmq:RabbitOutbox",
-    "redis": "weft.adapters.outboxes.redis:RedisOutbox",
-    "rediss": "weft.adapters.outboxes.redis:RedisOutbox",
+    "amqp": "weft.adapters.queues.rabbitmq:RabbitSink",
+    "amqps": "weft.adapters.queues.rabbitmq:RabbitSink",
+    "redis": "weft.adapters.queues.redis:RedisSink",
+    "rediss": "weft.adapters.queues.redis:RedisSink",
 }
 
 BLOBS = {
@@ -77,12 +76,12 @@ def open_broker(url: str) -> Broker:
     return cast(Broker, _adapter("broker", BROKERS, url)(url))
 
 
-def open_inbox(url: str, prefetch: int) -> Inbox:
-    return cast(Inbox, _adapter("inbox", INBOXES, url)(url, prefetch))
+def open_inbox(url: str, prefetch: int) -> MessageSource:
+    return cast(MessageSource, _adapter("inbox", INBOXES, url)(url, prefetch))
 
 
-def open_outbox(url: str) -> Outbox:
-    return cast(Outbox, _adapter("outbox", OUTBOXES, url)(url))
+def open_outbox(url: str) -> MessageSink:
+    return cast(MessageSink, _adapter("outbox", OUTBOXES, url)(url))
 
 
 def open_blobs(url: str) -> Blobs:

@@ -1,4 +1,4 @@
-"""Where the agent's processes begin: ``python -I <this file> zygote``, ``run …`` or ``inspect …``.
+"""Where the agent's processes begin: ``python -I <this file> zygote``, ``run …``, ``inspect …`` or ``compile …``.
 
 It is started by its path, because the interpreter of a project has Scrapy but need not have weft.
 """
@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-USAGE = "usage: python -I __main__.py zygote | run <run folder> | inspect <code folder> <settings module> [<walls>]"
+USAGE = (
+    "usage: python -I __main__.py zygote | run <run folder> | inspect <code folder> <settings module>"
+    " | compile <code folder> [<sandbox>]"
+)
 
 
 def part(name: str) -> ModuleType:
@@ -34,8 +37,10 @@ def main(words: list[str]) -> int:
         return int(part("zygote").main())
     if len(words) == 2 and words[0] == "run":
         return int(part("cold").main(Path(words[1])))
-    if len(words) in (3, 4) and words[0] == "inspect":
-        return int(part("inspection").main(Path(words[1]), *words[2:]))
+    if len(words) == 3 and words[0] == "inspect":
+        return int(part("inspection").main(Path(words[1]), words[2]))
+    if len(words) in (2, 3) and words[0] == "compile":
+        return int(part("compiling").main(Path(words[1]), *words[2:]))
     sys.stderr.write(USAGE + "\n")
     return 2
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import order, rlimits
-from .leaving import leave
+from . import rlimits, run_folder
+from .processes import leave
 
 
 def main(folder: Path) -> int:
-    given = order.take(folder)
+    given = run_folder.take_order(folder)
     if given.limit("mark"):
         rlimits.mark(given.limit("mark"))  # before Scrapy is imported, which may take long: so it is found meanwhile
     from . import crawl

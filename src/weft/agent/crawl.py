@@ -10,11 +10,11 @@ from typing import Any
 
 import scrapy.crawler
 
-from . import limits, proxies, records, run_settings, scheduler, walls
-from .harvest import Harvest
-from .order import Order
-from .project import Project, in_environment, lend_loader, open_project
-from .run_folder import RunFolder
+from . import engine, limits, proxies, records, run_settings, sandbox, scheduler
+from .learning import Known
+from .project import Project, enter_environment, in_environment, lend_loader, open_project
+from .results import Harvest
+from .run_folder import Order, RunFolder
 
 PIPE = 2
 ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
@@ -28,16 +28,11 @@ class UnknownSpider(Exception):
         super().__init__(f"the project has no spider {name!r}; it has {', '.join(names) or 'none'}")
 
 
-class TooOpen(Exception):
-    def __init__(self, wanted: str, reached: str) -> None:
-        super().__init__(f"the run must be isolated by {wanted}, and this machine reaches {reached} only")
-
-
-def run(folder: Path, order: Order, project: Project | None) -> int:
+def run(folder: Path, order: Order, warm: Known | Project | None) -> int:
     """See a run through and return the exit code of its process: 1 where its spider could not be made."""
     place = RunFolder(folder)
     try:
-        failure = crawl(order, project, place)
+        failure = crawl(order, warm, place)
     except (Exception, SystemExit) as error:
         failure = error
     if failure is None:
@@ -47,32 +42,35 @@ def run(folder: Path, order: Order, project: Project | None) -> int:
     return 1
 
 
-def crawl(order: Order, project: Project | None, place: RunFolder) -> BaseException | None:
+def crawl(order: Order, warm: Known | Project | None, place: RunFolder) -> BaseException | None:
     """Run the spider; returns why it could not be made or opened."""
     print_at_once()
     os.chdir(place.files)
-    isolation = walls.raise_walls(order.isolation, read=order.read, write=order.write, limits=order.limits)
-    if order.must_isolate and isolation < order.isolation:
-        raise TooOpen(order.isolation, isolation)
-    project = project_for(order, project)
+    reached = sandbox.enter(
+        order.isolation, read=order.read, write=order.write, limits=order.limits, must=order.must_isolate
+    )
+    if reached.missing:
+        sys.stdout.write(f"weft: {reached}\n")
+    project = project_for(order, warm)
     spider = spider_of(project, order.spider)
     run_settings.apply(order, project.settings, spider)
     records.take_over(PIPE, order.spider, order.run_id)
     lend_loader(project.loader)
+    engine.call_start_requests(spider)
     process = process_for(order, project.settings, spider)
     crawler = process.create_crawler(spider)
-    harvest = Harvest(crawler, place, order, isolation)
+    harvest = Harvest(crawler, place, order, reached)
     harvest.watch(process.crawl(crawler, **order.args))
     process.start()
     return harvest.end()
 
 
-def project_for(order: Order, project: Project | None) -> Project:
-    """The warm project of the zygote, or one that is imported now."""
-    if project is not None:
-        return in_environment(project, order.environment)
-    os.environ.update(order.environment)
-    return open_project(order.code, order.settings_module)
+def project_for(order: Order, warm: Known | Project | None) -> Project:
+    """The project, imported now; or the one that its zygote has imported, where it asks for that."""
+    if isinstance(warm, Project):
+        return in_environment(warm, order.environment)
+    enter_environment(order.environment)
+    return open_project(order.code, order.settings_module, None if warm is None else warm.index)
 
 
 def spider_of(project: Project, name: str) -> Any:
@@ -102,6 +100,6 @@ def print_at_once() -> None:
 
 def sentence_of(failure: BaseException) -> str:
     """What went wrong, in the words of whoever raised it: the end of its traceback."""
-    if isinstance(failure, (TooOpen, UnknownSpider)):
+    if isinstance(failure, (sandbox.Refused, UnknownSpider)):
         return str(failure)
     return "".join(traceback.format_exception_only(type(failure), failure)).strip()

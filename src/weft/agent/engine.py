@@ -3,8 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+
+import scrapy
+
+log = logging.getLogger("weft")
+
+
+def call_start_requests(spider: type) -> None:
+    """Let a spider that defines ``start_requests()`` and no ``start()`` begin with it.
+
+    Scrapy itself called it before 2.13, and does until 2.18; since then such a spider ends without a request.
+    """
+    own = [kind for kind in spider.__mro__ if not _is_scrapys(kind)]
+    if any("start" in vars(kind) for kind in own) or not any("start_requests" in vars(kind) for kind in own):
+        return
+    if not hasattr(scrapy.Spider, "start") or hasattr(scrapy.Spider, "start_requests"):
+        return
+
+    async def start(self: Any) -> AsyncIterator[Any]:
+        log.warning(
+            "%s defines start_requests(), which Scrapy %s no longer calls; weft calls it. Define start() instead",
+            type(self).__name__,
+            scrapy.__version__,
+        )
+        for each in self.start_requests():
+            yield each
+
+    spider.start = start  # type: ignore[attr-defined]
+    scrapy.Spider.start_requests = _of_scrapys_start  # type: ignore[attr-defined]
+
+
+def _of_scrapys_start(spider: Any) -> Iterator[Any]:
+    """What ``super().start_requests()`` was: the requests that Scrapy's own class of spiders begins with.
+
+    None of those waits for anything, so they need no event loop.
+    """
+    kind: Any = next(each for each in type(spider).__mro__ if _is_scrapys(each) and "start" in vars(each))
+    starting = kind.start(spider)
+    while True:
+        try:
+            starting.__anext__().send(None)
+        except StopIteration as found:
+            yield found.value
+        except StopAsyncIteration:
+            return
+
+
+def _is_scrapys(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "scrapy"
 
 
 def looping_call(work: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from .sharing import Sharing
+from .run_settings import Sharing
 
 SECOND = 1_000_000
 QUEUED, DONE, FAILED, SKIPPED = "queued", "done", "failed", "skipped"
@@ -21,9 +21,22 @@ UNSAID = ("", "", "", 0.0)
 """Etag, date of change, digest and interval: a spider's pages are not visited again."""
 
 
+AHEAD = time.time_ns() - time.monotonic_ns()
+
+
 def now() -> int:
-    """In microseconds, as the frontier counts."""
-    return time.time_ns() // 1000
+    """In microseconds, on a clock that does not go back where that of the machine is set back."""
+    return (time.monotonic_ns() + AHEAD) // 1000
+
+
+def on_our_clock(turned: dict[str, Any], theirs: int) -> dict[str, Any]:
+    """An answer of the frontier with its moments on our clock, where theirs shows something else."""
+    by = now() - theirs
+    if not theirs or abs(by) < 5 * SECOND:
+        return turned
+    leases = [[*lease[:3], lease[3] + by if lease[3] else 0, *lease[4:]] for lease in turned["leases"]]
+    next_at = turned["next_at"]
+    return {**turned, "leases": leases, "next_at": next_at + by if next_at else next_at}
 
 
 class Given:

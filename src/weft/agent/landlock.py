@@ -8,7 +8,10 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CREATE, ADD, RESTRICT = 444, 445, 446
 VERSION = 1
@@ -24,6 +27,8 @@ BIND, CONNECT = 1, 2
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 SINCE_ALWAYS, SINCE_REFER, SINCE_TRUNCATE, SINCE_NETWORK, SINCE_IOCTL, SINCE_SCOPES = 1, 2, 3, 4, 5, 6
+NEWEST = SINCE_SCOPES
+"""Later versions have nothing that is used here."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,22 +46,25 @@ class _Port(ctypes.Structure):
     _fields_ = [("allowed", ctypes.c_uint64), ("number", ctypes.c_uint64)]
 
 
-def version() -> int:
-    """Which rules the kernel knows; 0 where it has none or they are switched off."""
+def version(newest: int = NEWEST) -> int:
+    """Which rules the kernel knows, up to ``newest``; 0 where it has none or they are switched off."""
     try:
-        return max(0, _call(CREATE, None, 0, VERSION))
+        return max(0, min(newest, _call(CREATE, None, 0, VERSION)))
     except OSError:
         return 0
 
 
-def restrict(read: Iterable[str], write: Iterable[str], ports: Iterable[int] | None = None) -> int:
+def restrict(
+    read: Iterable[str], write: Iterable[str], ports: Iterable[int] | None = None, *, newest: int = NEWEST
+) -> int:
     """Leave the calling process these files, no port to listen on, and of ports to connect to those given or all.
 
-    Signals and abstract sockets reach only what is shut in with it. Returns the version of the rules in force, or 0.
-    A path that does not exist is passed over: nothing is lost by not allowing it.
+    Signals and abstract sockets reach only what is restricted with it. Returns the version of the rules in force, or 0:
+    an older one leaves out what it does not know. A path that does not exist is passed over: nothing is lost by not
+    allowing it.
     """
-    known = version()
-    if known < SINCE_ALWAYS or (ports is not None and known < SINCE_NETWORK):
+    known = version(newest)
+    if known < SINCE_ALWAYS:
         return 0
     files = _rights(known)
     wanted = _Ruleset(files, BIND | (CONNECT if ports is not None else 0), ABSTRACT_SOCKETS | SIGNALS)

@@ -1,4 +1,8 @@
-"""A project's code in this process: its settings and its spiders, imported once, without a reactor."""
+"""A project's code in this process: its settings and its spiders, imported without a reactor.
+
+A run imports them after the fork, as it would under Scrapy. Where the project's settings say ``WEFT_WARM = "project"``
+its zygote imports them once, and all runs have what that came to.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from typing import Any
 import scrapy.crawler
 from scrapy.addons import AddonManager
 from scrapy.settings import Settings
-from scrapy.utils.misc import load_object
 from scrapy.utils.project import get_project_settings
+
+from .spider_index import IndexedLoader, SpiderIndex, loader_of
 
 OF_EVERY_RUN = ("SCRAPY_", "SCRAPYD_", "TRACEPARENT", "WEFT_", "HOME", "TMPDIR")
 """What begins the names of variables that every run has, with values of its own."""
@@ -23,25 +28,44 @@ ASKED_AS = (*OF_SCRAPY, b"TRACEPARENT", b"WEFT_", b"TMPDIR", b"gettempdir")
 """How the source of a project asks for them."""
 
 
+WARM = "WEFT_WARM"
+"""The setting by which a project says what its runs share."""
+PACKAGES, WHOLE = "packages", "project"
+"""The packages that it needs, or its own modules too, imported once for all of them."""
+
+
 @dataclass(frozen=True)
 class Project:
     code: str
     settings_module: str
     settings: Settings
     loader: Any
-    reads_run: bool
-    """Some module of it speaks of a run's own variables, and may look at them while it is imported."""
 
 
-def open_project(code: str, settings_module: str) -> Project:
-    """Import the project's settings and spiders from the folder ``code``."""
+def open_project(code: str, settings_module: str, index: SpiderIndex | None = None) -> Project:
+    """Import the project's settings and spiders from the folder ``code``; with an index that holds, none before it is
+    asked for."""
+    settings = read_settings(code, settings_module)
+    has_index = index is not None and index.holds_for(settings)
+    loader = IndexedLoader(settings, index) if index is not None and has_index else loader_of(settings)
+    return Project(code, settings_module, settings, loader)
+
+
+def read_settings(code: str, settings_module: str) -> Settings:
     if code not in sys.path:
         sys.path.insert(0, code)
     os.environ["SCRAPY_SETTINGS_MODULE"] = settings_module
     settings = get_project_settings()
     let_addons_choose(settings)
-    loader = load_object(settings["SPIDER_LOADER_CLASS"]).from_settings(settings.frozencopy())
-    return Project(code, settings_module, settings, loader, any(map(reads_run, modules_of(code).values())))
+    return settings
+
+
+def warm_of(settings: Settings) -> str:
+    """What the runs of the project share, as it says. Raises ``ValueError`` where it says neither."""
+    found = settings.get(WARM) or PACKAGES
+    if found not in (PACKAGES, WHOLE):
+        raise ValueError(f'{WARM} must be "{PACKAGES}" or "{WHOLE}" (got {str(found)[:100]!r})')
+    return str(found)
 
 
 def let_addons_choose(settings: Settings) -> None:
@@ -51,17 +75,25 @@ def let_addons_choose(settings: Settings) -> None:
         choose(settings)
 
 
-def in_environment(project: Project, environment: dict[str, str]) -> Project:
-    """The project as it is with these variables: imported again where it may have looked for them too early.
+def enter_environment(variables: dict[str, str]) -> list[str]:
+    """Have these variables; the names of those that were others before."""
+    changed = [name for name, value in variables.items() if os.environ.get(name) != value]
+    os.environ.update(variables)
+    tempfile.tempdir = None  # it remembers TMPDIR
+    return changed
+
+
+def in_environment(project: Project, variables: dict[str, str]) -> Project:
+    """A project that was imported before, as it is with these variables: imported again where it may have looked for
+    them too early.
 
     It always is where they are others than every run has: a library may read those on the project's behalf.
     """
-    changed = [name for name, value in environment.items() if os.environ.get(name) != value]
-    os.environ.update(environment)
-    tempfile.tempdir = None  # it remembers TMPDIR
-    if not project.reads_run and all(name.startswith(OF_EVERY_RUN) for name in changed):
+    changed = enter_environment(variables)
+    modules = modules_of(project.code)
+    if all(name.startswith(OF_EVERY_RUN) for name in changed) and not any(map(reads_run, modules.values())):
         return project
-    for name in modules_of(project.code):
+    for name in modules:
         del sys.modules[name]
     return open_project(project.code, project.settings_module)
 
@@ -73,8 +105,9 @@ def modules_of(code: str) -> dict[str, str]:
 
 
 def reads_run(file: str) -> bool:
+    """Whether a module speaks of a run's own variables, and may look at them while it is imported."""
     try:
-        source = Path(file).read_bytes()
+        source = Path(file).read_bytes().replace(WARM.encode(), b"")
     except OSError:
         return True
     return any(name in source for name in ASKED_AS)

@@ -7,13 +7,19 @@ import logging
 from typing import Any
 
 import scrapy.utils.log
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from .spool import write_all
+from .run_folder import plain, write_all
 
 MESSAGE_CHARACTERS = 256 * 1024
 """A longer message is cut; its item is in the spool, its page is on the web."""
+
+STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""What every record has; all else was given as ``extra`` where it was logged."""
+MOST_FIELDS, FIELD_CHARACTERS = 50, 8 * 1024
+"""How many fields are kept of one record, and how long the text of one may be."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _tracebacks = logging.Formatter()
@@ -42,14 +48,20 @@ class Records(logging.Handler):
         super().close()
 
     def _shown(self, record: logging.LogRecord) -> dict[str, Any]:
+        extra, place = extra_of(record), place_of(record)
+        for name, kind in (("url", str), ("status", int)):
+            if isinstance(extra.get(name), kind):
+                place[name] = extra.pop(name)
         shown: dict[str, Any] = {
             "at": int(record.created * 1_000_000),
             "level": record.levelname,
             "logger": record.name,
             "message": cut(record.getMessage()),
-            **place_of(record),
+            **place,
             **self._who,
         }
+        if extra:
+            shown["extra"] = extra
         if record.exc_info and record.exc_info[0] is not None:
             shown["exception"] = cut(_tracebacks.formatException(record.exc_info))
         return shown
@@ -105,6 +117,29 @@ def place_of(record: logging.LogRecord) -> dict[str, Any]:
     if isinstance(args.get("status"), int):
         place.setdefault("status", args["status"])
     return place
+
+
+def extra_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields that a log call has given besides its message, as JSON has them.
+
+    Scrapy gives its own objects with every call, and the item that its message shows already.
+    """
+    known = STANDARD | {"item"} if record.name.startswith("scrapy.") else STANDARD
+    given = [(name, value) for name, value in record.__dict__.items() if name not in known]
+    fields = [(name, value) for name, value in given if not isinstance(value, (Request, Response, Spider, Crawler))]
+    return {str(name)[:200]: short(value) for name, value in fields[:MOST_FIELDS]}
+
+
+def short(value: Any) -> Any:
+    """A value as JSON has it; of a long one the begin of its text."""
+    try:
+        told = plain(value)
+        text = told if isinstance(told, str) else _encode(told)
+    except Exception:  # whatever a project's own classes do when they are asked for their text
+        return f"<{type(value).__name__}>"
+    if len(text) <= FIELD_CHARACTERS:
+        return told
+    return f"{text[:FIELD_CHARACTERS]}… ({len(text) - FIELD_CHARACTERS} characters more)"
 
 
 def cut(text: str) -> str:

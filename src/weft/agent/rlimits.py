@@ -7,8 +7,11 @@ head-room, so that the overseer comes first; it holds where half a second is too
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 HEADROOM_BYTES = 256 * 2**20
 """Of private memory beyond the run's limit: stacks of threads and what the allocator holds are counted, not used."""
@@ -20,35 +23,44 @@ NO_CORE = 0
 MARK_RESOURCE = getattr(resource, "RLIMIT_RTTIME", 15)
 """The limit that carries the mark. It means something to real-time scheduling alone, which no spider may use."""
 
+ZYGOTE_MARK_RESOURCE = 10
+"""The limit that carries the mark of a zygote, beside which each of its runs has a mark of its own: RLIMIT_LOCKS, which
+Linux keeps and has not looked at since 2.4."""
+
 
 def lower(limits: Mapping[str, Any]) -> None:
-    """Lower what the run's limits name, never raise; what this system does not know is left out."""
+    """Lower what the run's limits name, never raise; what this system does not know is left out.
+
+    ``soft`` among them leaves the hard limits as they are: runs that a zygote forks may be allowed more than it.
+    """
     _at_most("RLIMIT_CORE", NO_CORE)
+    soft = bool(limits.get("soft"))
     if memory := limits.get("memory_bytes"):
-        _at_most("RLIMIT_DATA", int(memory) + HEADROOM_BYTES)
+        _at_most("RLIMIT_DATA", int(memory) + HEADROOM_BYTES, soft)
     if files := limits.get("files"):
-        _at_most("RLIMIT_NOFILE", int(files))
+        _at_most("RLIMIT_NOFILE", int(files), soft)
     if largest := limits.get("file_bytes") or limits.get("disk_bytes"):
-        _at_most("RLIMIT_FSIZE", int(largest))
+        _at_most("RLIMIT_FSIZE", int(largest), soft)
     if seconds := limits.get("cpu_seconds"):
-        _at_most("RLIMIT_CPU", int(seconds) + CPU_GRACE_SECONDS)
+        _at_most("RLIMIT_CPU", int(seconds) + CPU_GRACE_SECONDS, soft)
     if processes := limits.get("processes"):
-        _at_most("RLIMIT_NPROC", _tasks_of_the_machine() * 2 + int(processes) * 8)
+        most = max(int(processes) * 8, int(limits.get("threads", 0)))
+        _at_most("RLIMIT_NPROC", _tasks_of_the_machine() * 2 + most, soft)
 
 
-def mark(number: int) -> bool:
+def mark(number: int, carrier: int = MARK_RESOURCE) -> bool:
     """Put the run's mark on this process and on all that it will start; whether the system can.
 
     A limit stays through fork, exec, a new session and an emptied environment, and everybody may read it.
     """
     try:
-        resource.setrlimit(MARK_RESOURCE, (number, number))
+        resource.setrlimit(carrier, (number, number))
     except (OSError, ValueError):
         return False
     return True
 
 
-def _at_most(name: str, value: int) -> None:
+def _at_most(name: str, value: int, soft: bool = False) -> None:
     number = getattr(resource, name, None)
     if number is None:
         return
@@ -56,7 +68,7 @@ def _at_most(name: str, value: int) -> None:
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     try:
-        resource.setrlimit(number, (value, value))
+        resource.setrlimit(number, (value, hard if soft else value))
     except (OSError, ValueError):
         pass  # Some systems refuse what they list.
 

@@ -1,4 +1,7 @@
-"""The folder of a run, as its worker reads it: items/, stats.json, end.json; the project's own files go to files/."""
+"""The folder of a run: ``order.json`` says what to do; items/, stats.json and end.json are for its worker.
+
+The project's own files go to files/.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,111 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from .spool import Spool
+from .sandbox import Sandbox
+
+ORDER_FILE = "order.json"
+
+
+@dataclass(frozen=True)
+class Order:
+    spider: str
+    settings_module: str
+    code: str
+    run_id: str
+    args: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+    project: str = ""
+    task: str = ""
+    correlation_id: str = ""
+    traceparent: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
+    isolation: str = "L0"
+    must_isolate: bool = False
+    """Whether the run is rather not started than with less."""
+    read: list[str] = field(default_factory=list)
+    write: list[str] = field(default_factory=list)
+    jobdir: str | None = None
+    frontier: bool = False
+    """Whether it takes its requests from where other runs do; where not, the project's settings decide."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the project finds in its environment: its own variables, and who it runs as."""
+        ours = {
+            "SCRAPY_JOB": self.run_id,
+            "SCRAPY_PROJECT": self.project,
+            "SCRAPY_SPIDER": self.spider,
+            "TRACEPARENT": self.traceparent,
+            "WEFT_ATTEMPT": str(self.attempt),
+            "WEFT_CORRELATION_ID": self.correlation_id,
+            "WEFT_RUN_ID": self.run_id,
+            "WEFT_TASK": self.task,
+        }
+        return {**self.env, **{name: value for name, value in ours.items() if value}}
+
+    def limit(self, name: str) -> int:
+        """The limit of that name, 0 where there is none."""
+        return int(self.limits.get(name) or 0)
+
+
+def take_order(folder: Path) -> Order:
+    """Read the order of the run in ``folder`` and delete it, so that its secrets are on disk no longer than needed."""
+    path = folder / ORDER_FILE
+    words = json.loads(path.read_bytes())
+    path.unlink()
+    known = {each.name for each in fields(Order)}
+    given = {name: value for name, value in words.items() if name in known and value is not None}
+    return Order(**{**given, "run_id": str(given["run_id"])})
+
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+
+
+class Spool:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = -1
+        self._size = SEGMENT_BYTES
+        self.count = 0
+
+    def add(self, item: bytes) -> None:
+        """Keep one item that is JSON already; what cannot be written whole is not written."""
+        line = b'{"at":%d,"item":%b}\n' % (time.time_ns() // 1000, item)
+        if self._size >= SEGMENT_BYTES:
+            self._begin_segment()
+        try:
+            write_all(self._file, line)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
+        self.count += 1
+        self._size += len(line)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._size = -1, SEGMENT_BYTES
+
+    def _begin_segment(self) -> None:
+        self.close()
+        path = self._folder / f"{self.count + 1:012d}.jl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._size = 0
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write it all, also where a signal or a full disk cuts a write short (the next one then says why)."""
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, data[written:])
+
 
 PAGE_BYTES = resource.getpagesize()
 
@@ -27,7 +130,7 @@ class RunFolder:
         self.spool = Spool(items)
         self._spare = _spare()
 
-    def put_stats(self, stats: Mapping[Any, Any], isolation: str) -> None:
+    def put_stats(self, stats: Mapping[Any, Any], reached: Sandbox) -> None:
         spent = os.times()
         self._put(
             "stats.json",
@@ -35,7 +138,8 @@ class RunFolder:
                 "stats": {str(name): plain(value) for name, value in stats.items()},
                 "memory_bytes": memory_bytes(),
                 "cpu_seconds": round(spent.user + spent.system + spent.children_user + spent.children_system, 3),
-                "isolation": isolation,
+                "isolation": reached.level,
+                "isolation_missing": reached.missing,
                 "at": time.time_ns() // 1000,
             },
         )

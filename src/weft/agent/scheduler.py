@@ -16,11 +16,11 @@ from typing import Any
 
 from scrapy import Request, signals
 
-from .coming_back import ComingBack
+from .frontier_turns import Turns
 from .hosts import Given, host_of
+from .limits import ComingBack
 from .requests import NotText, request_of, text_of
-from .sharing import Sharing
-from .turns import Turns
+from .run_settings import Sharing
 
 KEY = "weft_frontier_key"
 """Where a request carries its key in its ``meta``, through redirects and retries."""

@@ -1,40 +1,40 @@
-"""A process with Scrapy and one project's code imported, which forks for each run.
+"""A process with Scrapy and the packages that one project needs imported, which forks for each run.
 
-It speaks JSON over the socket on descriptor 3, one object a message. No reactor and no thread may exist in it: a
-fork would copy their locks and not their threads.
+The project's own modules are imported by each run, as under Scrapy, unless it asks to have them shared. It speaks JSON
+over the socket on descriptor 3, one object a message. No reactor and no thread may exist in it: a fork would copy their
+locks and not their threads.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
 import selectors
 import signal
 import socket
-import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import order, walls
-from .leaving import leave
-from .warming import Unsafe, quiet_numbers, shuffle_numbers, warm
+from . import run_folder, sandbox
+from .learning import Unsafe, shuffle_numbers
+from .processes import die_with, leave
 
 SOCKET = 3
 MESSAGE_BYTES = 64 * 1024
-PR_SET_PDEATHSIG = 1
+SHOWN_SPIDERS = 100
 
 
 class Zygote:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._children: dict[int, str] = {}
-        self._project: Any = None
+        self._warm: Any = None
 
     def serve(self) -> int:
-        """Import the project, then fork for each order, until the other side hangs up."""
+        """Import what runs need, then fork for each order, until the other side hangs up."""
         first = self._hear()
         if first is None or not self._prepare(first[0]):
             return 1
@@ -57,17 +57,18 @@ class Zygote:
 
     def _prepare(self, first: dict[str, Any]) -> bool:
         try:
-            walls.raise_walls(first["isolation"], read=first["read"], write=first["write"], limits={})
-            self._project = imported(first["code"], first["settings_module"])
-        except Unsafe as error:
+            _enter(first, "limits", write=first["write"])
+            self._warm, spiders = imported(first)
+        except (Unsafe, sandbox.Refused) as error:
             self._say(unsafe=str(error))
             return False
-        except (Exception, SystemExit):
-            self._say(failed=traceback.format_exc()[-MESSAGE_BYTES // 2 :])
+        except (Exception, SystemExit) as error:
+            why = getattr(error, "told", "") or traceback.format_exc()
+            self._say(failed=why[-MESSAGE_BYTES // 2 :])
             return False
         gc.collect()
         gc.freeze()
-        self._say(ready=True, spiders=sorted(self._project.loader.list()))
+        self._say(ready=True, spiders=spiders[:SHOWN_SPIDERS])
         return True
 
     def _start(self, folder: str, pipes: list[int]) -> None:
@@ -99,7 +100,7 @@ class Zygote:
             shuffle_numbers()
             from . import crawl
 
-            code = crawl.run(folder, order.take(folder), self._project)
+            code = crawl.run(folder, run_folder.take_order(folder), self._warm)
         except BaseException:
             traceback.print_exc()
         leave(code)
@@ -146,24 +147,22 @@ def ring_on_child_end() -> int:
     return reads
 
 
-def imported(code: str, settings_module: str) -> Any:
-    """The project, with all that a run of it will need, imported after the walls are up."""
+def imported(first: dict[str, Any]) -> tuple[Any, list[str]]:
+    """What runs are given, and the names of some spiders. Imports what they will need, inside the sandbox."""
     # Imported here: a project whose environment has no Scrapy is told so over the line.
-    from . import crawl, project, run_settings  # noqa: F401
+    from . import crawl, learning  # noqa: F401
 
-    with quiet_numbers():
-        opened = project.open_project(code, settings_module)
-        run_settings.switch_off(opened.settings)
-        warm(opened.settings)
-    return opened
+    def enter() -> None:
+        """Let the child that imports the project write nowhere."""
+        _enter(first, "learning_limits")
+
+    found = learning.prepared(first["code"], first["settings_module"], enter)
+    return found, found.spiders if isinstance(found, learning.Known) else sorted(found.loader.list())
 
 
-def die_with(parent: int) -> None:
-    """Ask for SIGKILL when the parent ends, and end if it has ended already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+def _enter(first: dict[str, Any], limits: str, write: Sequence[str] = ()) -> None:
+    must = bool(first.get("must"))
+    sandbox.enter(first["isolation"], read=first["read"], write=write, limits=first.get(limits), must=must)
 
 
 def main() -> int:

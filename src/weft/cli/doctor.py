@@ -1,29 +1,53 @@
-"""``weft doctor``: whether everything that weft needs is there, and what to do about what is not."""
+"""``weft doctor`` checks that everything weft needs is there; ``weft config`` prints every setting and its origin."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from weft.cli.findings import Finding, show
-from weft.cli.output import span
-from weft.cli.session import check_there, opened, settings
+from weft.cli.output import answer, span, table
+from weft.cli.session import on_this_machine, opened, settings
 from weft.clock import now
-from weft.config import Config, hidden
-from weft.errors import BrokerDown, WeftError
+from weft.config import Config, Setting, hidden
+from weft.errors import BrokerDown, NoWeft, WeftError
 
 if TYPE_CHECKING:
     from weft.app import App
 
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found; ``advice`` where it is a problem."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+
+
+def show_findings(context: Any, findings: Sequence[Finding], words: tuple[str, str]) -> None:
+    """Print findings with these words for well and not well; exit 1 where something is not."""
+    rows = [
+        (words[0] if each.ok else words[1], each.check, "; ".join(filter(None, (each.found, each.advice))))
+        for each in findings
+    ]
+    answer(context, [asdict(each) for each in findings], lambda: table(("", "CHECK", "FOUND"), rows))
+    if not all(each.ok for each in findings):
+        raise typer.Exit(1)
+
+
 PATIENCE_SECONDS = 3.0
 """How long a ring or a beat of the scheduler may take."""
 
+PORTS = {"amqp": 5672, "amqps": 5671, "redis": 6379, "rediss": 6379}
 LEAST_FREE_BYTES = 500_000_000
 FAST_SECONDS = 5.0
 """How far a worker's clock may be ahead of this one."""
@@ -31,23 +55,25 @@ FAST_SECONDS = 5.0
 
 def doctor(
     context: typer.Context,
-    security: Annotated[bool, typer.Option("--security", help="Look at each security control instead.")] = False,
+    security: Annotated[bool, typer.Option("--security", help="Check the security controls instead.")] = False,
 ) -> None:
-    """Check that everything weft needs is there; exit 1 where something is not."""
-    config = settings(context).config
+    """Check the installation: database, broker, workers, disk; exit 1 on a problem."""
+    try:
+        config = on_this_machine(context, "doctor examines the weft of this machine")
+    except NoWeft:  # that is a finding too
+        config = settings(context).config
     if security:
-        from weft.cli import controls  # it brings the gateway along
+        from weft.cli import security_checks  # it brings the gateway along
 
-        show(context, asyncio.run(controls.examine(config)), ("pass", "fail"))
+        show_findings(context, asyncio.run(security_checks.run_security_checks(config)), ("pass", "fail"))
     else:
-        show(context, asyncio.run(examine(config)), ("ok", "problem"))
+        show_findings(context, asyncio.run(run_checks(config)), ("ok", "problem"))
 
 
-async def examine(config: Config) -> list[Finding]:
+async def run_checks(config: Config) -> list[Finding]:
     """Every check; those that need the database are left out where it does not answer."""
     findings = [_zones(), _disk(config)]
     try:
-        check_there(config)
         app = await opened(config)
     except WeftError as problem:
         advice = "until it answers, the broker, the blobs and the workers are not checked"
@@ -78,14 +104,14 @@ async def _broker(app: App) -> Finding:
         return Finding("broker", True, f"polling: workers look every {app.config.poll_seconds:g} s")
     advice = "start it or set WEFT_BROKER; until then workers poll"
     try:
-        if await _rings(app):
+        if await _wakes(app):
             return Finding("broker", True, f"{url} rings")
     except BrokerDown as problem:
         return Finding("broker", False, str(problem), advice)
     return Finding("broker", False, f"{url} was rung and did not wake anybody", advice)
 
 
-async def _rings(app: App) -> bool:
+async def _wakes(app: App) -> bool:
     """Ring for a queue of our own and hear it. The first wait only opens the ear."""
     queue = f"doctor-{os.getpid()}"
     await app.broker.wait([queue], 0.2)
@@ -106,6 +132,59 @@ async def _blobs(app: App) -> Finding:
     return Finding("blobs", kept == b"weft", f"{url} keeps what is written" if kept else f"{url} loses what is written")
 
 
+async def _frontier(app: App) -> Finding:
+    url = hidden(app.config.frontier) or "the database"
+    try:
+        await app.frontier.hosts(0, limit=1)
+    except WeftError as problem:
+        return Finding("frontier", False, str(problem), "start it or set WEFT_FRONTIER; crawls wait for it")
+    return Finding("frontier", True, f"{url} answers")
+
+
+async def _limiter(app: App) -> Finding:
+    from weft.worker_setup import open_limiter
+
+    url = hidden(app.config.limiter) or "memory:"
+    try:
+        limiter: Any = open_limiter(app.config)
+        key = f"doctor:{os.getpid()}"
+        grant = await limiter.reserve([key], longest_wait=0.0)
+        away = limiter.degraded
+        if grant.granted:
+            await limiter.give_back([key], grant)
+        if hasattr(limiter, "close"):
+            await limiter.close()
+    except WeftError as problem:
+        return Finding("limiter", False, str(problem), "start it or set WEFT_LIMITER; requests wait for it")
+    if away:
+        return Finding("limiter", False, f"{url} is away, so only a part of each limit is given", "start it")
+    if url == "memory:":
+        return Finding(
+            "limiter", True, "memory: each worker counts for itself, and each gateway for its remote workers"
+        )
+    return Finding("limiter", True, f"{url} grants permits")
+
+
+async def _intake(app: App) -> Finding:
+    """Whether each queue can be reached. No message is taken: it would be somebody else's until it comes again."""
+    told = []
+    for url in app.config.intake_urls:
+        place, parts = hidden(url), urlsplit(url)
+        port = parts.port or PORTS.get(parts.scheme)
+        if port is None or not parts.hostname:
+            told.append(f"{place} is not asked")
+            continue
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+            writer.close()
+        except (OSError, TimeoutError) as problem:
+            found = f"{place} takes no connection ({problem or 'it does not answer'})"
+            return Finding("intake", False, found, "start it, or correct WEFT_INTAKE; its messages wait there")
+        told.append(f"{place} takes connections")
+    return Finding("intake", True, "; ".join(told) or "no queue is set up")
+
+
 async def _workers(app: App) -> Finding:
     there = [worker for worker in await app.workers.all() if worker.state != "offline"]
     alive = [worker for worker in there if worker.silent_seconds(now()) < app.config.lease_seconds]
@@ -120,7 +199,7 @@ async def _scheduler(app: App) -> Finding:
     from weft.tasks import leader_store
 
     async def beats() -> tuple[str, int, int] | None:
-        return await app.db.read(lambda tx: leader_store.current(tx, "scheduler"))
+        return await app.db.read(lambda tx: leader_store.current_leader(tx, "scheduler"))
 
     first, waited = await beats(), 0.0
     while waited < PATIENCE_SECONDS:
@@ -142,7 +221,7 @@ async def _clock(app: App) -> Finding:
 
 def _zones() -> Finding:
     from weft.errors import Invalid
-    from weft.tasks.zones import zone_named
+    from weft.tasks.timezones import zone_named
 
     try:
         zone_named("Europe/Berlin")
@@ -160,4 +239,23 @@ def _disk(config: Config) -> Finding:
     return Finding("disk", free >= LEAST_FREE_BYTES, found, "" if free >= LEAST_FREE_BYTES else "make room")
 
 
-CHECKS: tuple[Callable[[App], Awaitable[Finding]], ...] = (_database, _broker, _blobs, _workers, _scheduler, _clock)
+CHECKS: tuple[Callable[[App], Awaitable[Finding]], ...] = (
+    *(_database, _broker, _blobs, _frontier, _limiter, _intake),
+    *(_workers, _scheduler, _clock),
+)
+
+
+def config(
+    context: typer.Context,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain each setting.")] = False,
+) -> None:
+    """Print every setting and where its value comes from; secrets are masked."""
+    found = settings(context).settings
+    headings = ("SETTING", "VALUE", "FROM", *(("WHAT IT IS FOR",) if explain else ()))
+    rows = [(each.name, each.shown, each.origin, *((each.doc,) if explain else ())) for each in found]
+    answer(context, [_setting_document(each) for each in found], lambda: table(headings, rows))
+
+
+def _setting_document(setting: Setting) -> dict[str, object]:
+    value = setting.shown if isinstance(setting.value, str) else setting.value
+    return {"name": setting.name, "value": value, "origin": setting.origin, "doc": setting.doc}

@@ -14,15 +14,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from weft import __version__
-from weft.cli.options import Options, Root, options_of
-from weft.errors import Invalid, Misconfigured, WeftError
+from weft.cli.options import SharedOptions, WeftRoot, options_of
+from weft.errors import DatabaseDamaged, Invalid, Misconfigured, WeftError
 
 UsageError: Any = typer.BadParameter.__base__
 """Typer's own word for a line that it cannot read; it has no public name there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """Where a command is, and what its line in the list of commands says."""
 
     where: str
@@ -30,41 +30,46 @@ class Entry:
 
 
 COMMANDS = {
-    "up": Entry("weft.cli.up:up", "Run weft on this machine."),
-    "serve": Entry("weft.cli.serve:serve", "Run the control process."),
-    "worker": Entry("weft.cli.worker:app", "Lease runs and see them through."),
-    "run": Entry("weft.cli.run:run", "Run a spider."),
-    "crawl": Entry("weft.cli.crawl:crawl", "Crawl a whole site."),
-    "crawls": Entry("weft.cli.crawls:app", "Crawls of whole sites."),
-    "deploy": Entry("weft.cli.deploy:deploy", "Make code a version of its project."),
-    "versions": Entry("weft.cli.versions:app", "The code of projects."),
-    "spiders": Entry("weft.cli.versions:spiders", "List spiders and their arguments."),
-    "tasks": Entry("weft.cli.tasks:app", "What to do and when."),
-    "runs": Entry("weft.cli.runs:app", "What was done, is being done and waits."),
-    "items": Entry("weft.cli.items:items", "What spiders have yielded."),
-    "datasets": Entry("weft.cli.datasets:app", "What spiders have found so far."),
-    "destinations": Entry("weft.cli.destinations:app", "Where the items of datasets are delivered to."),
-    "proxies": Entry("weft.cli.proxies:app", "Ways out through proxies."),
-    "submit": Entry("weft.cli.publish:submit", "Put orders into a message queue that weft takes them from."),
-    "letters": Entry("weft.cli.letters:app", "Messages from queues that could not become a run."),
-    "workers": Entry("weft.cli.workers:app", "Who does it."),
-    "users": Entry("weft.cli.users:app", "Who may log in."),
-    "keys": Entry("weft.cli.keys:app", "How programs say who they are."),
-    "webhooks": Entry("weft.cli.webhooks:app", "Addresses that are told what happens."),
-    "shares": Entry("weft.cli.shares:app", "Links by which guests see a project."),
-    "top": Entry("weft.cli.top:top", "Watch the queue, the runs and the workers."),
-    "login": Entry("weft.cli.login:login", "Speak to a weft elsewhere from now on."),
-    "context": Entry("weft.cli.context:app", "Which weft the commands speak to."),
-    "secrets": Entry("weft.cli.secrets:app", "What runs need and nobody may read."),
-    "audit": Entry("weft.cli.audit:app", "Who changed what."),
-    "import": Entry("weft.cli.import_:app", "Take over what another system has."),
-    "config": Entry("weft.cli.config:config", "Print every setting and where its value comes from."),
-    "doctor": Entry("weft.cli.doctor:doctor", "Check that everything weft needs is there."),
+    "up": CommandEntry("weft.cli.up:up", "Start the server and its workers on this machine."),
+    "serve": CommandEntry("weft.cli.serve:serve", "Start the server without workers."),
+    "worker": CommandEntry("weft.cli.worker:app", "Start a worker."),
+    "run": CommandEntry("weft.cli.submit:run", "Run a spider."),
+    "crawl": CommandEntry("weft.cli.crawls:crawl", "Crawl a whole site."),
+    "crawls": CommandEntry("weft.cli.crawls:app", "Manage crawls of whole sites."),
+    "deploy": CommandEntry("weft.cli.deploy:deploy", "Deploy code as a new version of its project."),
+    "versions": CommandEntry("weft.cli.deploy:versions_app", "List, activate and delete versions of projects."),
+    "spiders": CommandEntry("weft.cli.deploy:list_spiders", "List spiders and their arguments."),
+    "tasks": CommandEntry("weft.cli.tasks:app", "Manage tasks and their schedules."),
+    "runs": CommandEntry("weft.cli.runs:app", "List, inspect and control runs."),
+    "items": CommandEntry("weft.cli.datasets:items", "Print the items of a spider or of a run."),
+    "datasets": CommandEntry("weft.cli.datasets:app", "List, query and configure datasets."),
+    "destinations": CommandEntry(
+        "weft.cli.datasets:destinations_app", "Manage where the items of datasets are delivered."
+    ),
+    "proxies": CommandEntry("weft.cli.proxies:app", "Manage proxy plans."),
+    "submit": CommandEntry("weft.cli.submit:publish", "Send messages to a queue that weft consumes."),
+    "letters": CommandEntry(
+        "weft.cli.dead_letters:app",
+        "List, edit and resubmit dead letters.",
+    ),
+    "workers": CommandEntry("weft.cli.workers:app", "List and manage workers."),
+    "users": CommandEntry("weft.cli.access:users_app", "Manage users."),
+    "keys": CommandEntry("weft.cli.access:keys_app", "Manage API keys."),
+    "webhooks": CommandEntry("weft.cli.webhooks:app", "Manage webhooks and their deliveries."),
+    "shares": CommandEntry("weft.cli.access:guest_links_app", "Manage guest links to a project."),
+    "top": CommandEntry("weft.cli.workers:top", "Watch the queue, runs and workers live."),
+    "login": CommandEntry("weft.cli.contexts:login", "Log in to a server; commands use it from now on."),
+    "context": CommandEntry("weft.cli.contexts:app", "Choose which server commands use."),
+    "secrets": CommandEntry("weft.cli.secrets:app", "Manage secrets: values that runs use and nobody can read back."),
+    "audit": CommandEntry("weft.cli.access:audit_app", "Read, export and verify the audit log."),
+    "import": CommandEntry("weft.cli.import_:app", "Import jobs, code and items from another system."),
+    "config": CommandEntry("weft.cli.doctor:config", "Print every setting and where its value comes from."),
+    "doctor": CommandEntry("weft.cli.doctor:doctor", "Check the installation for problems."),
 }
 """Every command. A function is a command, a Typer app a noun with verbs."""
 
 
-class Commands(Root):
+class RootCommand(WeftRoot):
     """Knows every command by name and imports the one that is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -85,7 +90,7 @@ class Commands(Root):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=RootCommand,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -106,9 +111,9 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Run crawlers: tasks become runs, runs are leased by workers, and nothing is lost."""
-    given = _for_processes(options_of(context))
-    context.default_map = {name: given | {"health": given, "stats": given} for name in ("up", "serve", "worker")}
+    """Schedule, run and monitor web crawlers."""
+    given = _process_options(options_of(context))
+    context.default_map = dict.fromkeys(("up", "serve", "worker"), given)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -127,7 +132,7 @@ def _run(args: Sequence[str] | None) -> int:
         complain(problem)
         return exit_code(problem)
     except UsageError as problem:
-        return _refuse(problem)
+        return _report_usage_error(problem)
     except typer.Abort:
         complain("nothing was done")
         return 1
@@ -139,7 +144,7 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def exit_code(problem: WeftError) -> int:
-    if isinstance(problem, Misconfigured):
+    if isinstance(problem, Misconfigured | DatabaseDamaged):
         return 78
     return 2 if isinstance(problem, Invalid) else 1
 
@@ -151,7 +156,7 @@ def complain(problem: object) -> None:
     print(escaped(" ".join(str(problem).split())), file=sys.stderr)
 
 
-def _refuse(problem: Any) -> int:
+def _report_usage_error(problem: Any) -> int:
     """Say what was asked wrongly; a command without its verb is answered with its help."""
     message = problem.format_message()
     if message.startswith("Usage:"):
@@ -163,12 +168,12 @@ def _refuse(problem: Any) -> int:
 
 
 @cache
-def loaded(name: str, entry: Entry) -> Any:
+def loaded(name: str, entry: CommandEntry) -> Any:
     """Import a command and make it ready to be called."""
     module, _, attribute = entry.where.partition(":")
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
-        found = _alone(name, found)
+        found = _single_command(name, found)
     found.rich_markup_mode = None
     command = typer.main.get_command(found)
     command.name = name
@@ -176,17 +181,17 @@ def loaded(name: str, entry: Entry) -> Any:
     return command
 
 
-def _alone(name: str, function: Any) -> typer.Typer:
+def _single_command(name: str, function: Any) -> typer.Typer:
     """A function as a command; one that takes no options of its own for where weft is, takes those of all commands."""
-    from weft.cli.options import Command
+    from weft.cli.options import WeftCommand
 
     one = typer.Typer(add_completion=False)
     own = "data_dir" in function.__annotations__
-    one.command(name, cls=None if own else Command)(function)
+    one.command(name, cls=None if own else WeftCommand)(function)
     return one
 
 
-def _for_processes(options: Options) -> dict[str, Any]:
+def _process_options(options: SharedOptions) -> dict[str, Any]:
     """The options that stood before ``up``, ``serve`` or ``worker``, which have them as their own."""
     given = {"data_dir": options.data_dir, "config": options.config and str(options.config)}
     return {name: value for name, value in given.items() if value is not None}

@@ -12,16 +12,16 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from weft.errors import Invalid
 
 WORDS = {
-    "--data-dir": "Where everything is kept that no URL puts elsewhere.",
+    "--data-dir": "The directory for everything that no URL puts elsewhere.",
     "--config": "A configuration file instead of weft.toml.",
-    "--project": "The project of names that do not name one; lists show only this project.",
-    "--context": "The weft to speak to, by its name in `weft context list`.",
+    "--project": "The default project of names without one; lists show only this project.",
+    "--context": "The server to use, by its name in `weft context list`.",
     "--json": "Print one JSON document instead of a table.",
 }
 
 
 @dataclass(slots=True)
-class Options:
+class SharedOptions:
     """The answers to the options above, wherever on the line they stood."""
 
     data_dir: str | None = None
@@ -31,28 +31,30 @@ class Options:
     json: bool = False
 
 
-def options_of(context: Any) -> Options:
-    found = context.find_object(Options)
-    return found if isinstance(found, Options) else Options()
+def options_of(context: Any) -> SharedOptions:
+    found = context.find_object(SharedOptions)
+    return found if isinstance(found, SharedOptions) else SharedOptions()
 
 
-class Command(TyperCommand):
+class WeftCommand(TyperCommand):
     """A command that takes the options of all commands too."""
 
     def __init__(self, *names: Any, params: list[Any] | None = None, **details: Any) -> None:
         super().__init__(*names, params=[*(params or []), *shared()], **details)
 
 
-class Group(TyperGroup):
+class WeftGroup(TyperGroup):
     """A noun whose unknown verbs are refused with those that there are."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise Invalid(f"a command of {ctx.command_path}", args[0], f"it must be {_either(self.list_commands(ctx))}")
+            raise Invalid(
+                f"a command of {ctx.command_path}", args[0], f"it must be {_alternatives(self.list_commands(ctx))}"
+            )
         return super().resolve_command(ctx, args)
 
 
-class Root(Group):
+class WeftRoot(WeftGroup):
     """The command ``weft`` itself, which takes the options of all commands before the noun."""
 
     def __init__(self, *, params: list[Any] | None = None, **details: Any) -> None:
@@ -100,26 +102,26 @@ def words(what: str, longest: int) -> Callable[[Any], str]:
 def shared() -> list[TyperOption]:
     """The options of all commands, as new objects for one of them."""
     return [
-        TyperOption(param_decls=["--data-dir"], type=str, metavar="DIR", **_kept("--data-dir")),
-        TyperOption(param_decls=["--config"], type=str, metavar="FILE", **_kept("--config")),
-        TyperOption(param_decls=["--project"], type=str, metavar="NAME", **_kept("--project")),
-        TyperOption(param_decls=["--context"], type=str, metavar="NAME", **_kept("--context")),
-        TyperOption(param_decls=["--json"], is_flag=True, **_kept("--json")),
+        TyperOption(param_decls=["--data-dir"], type=str, metavar="DIR", **_shared_option("--data-dir")),
+        TyperOption(param_decls=["--config"], type=str, metavar="FILE", **_shared_option("--config")),
+        TyperOption(param_decls=["--project"], type=str, metavar="NAME", **_shared_option("--project")),
+        TyperOption(param_decls=["--context"], type=str, metavar="NAME", **_shared_option("--context")),
+        TyperOption(param_decls=["--json"], is_flag=True, **_shared_option("--json")),
     ]
 
 
-def _kept(name: str) -> dict[str, Any]:
-    return {"help": WORDS[name], "expose_value": False, "callback": _keep}
+def _shared_option(name: str) -> dict[str, Any]:
+    return {"help": WORDS[name], "expose_value": False, "callback": _remember_option}
 
 
-def _keep(context: Any, option: Any, value: Any) -> Any:
+def _remember_option(context: Any, option: Any, value: Any) -> Any:
     """Remember the option on the context, which the contexts of sub-commands share."""
     if context.obj is None:
-        context.obj = Options()
-    if value and isinstance(context.obj, Options):
+        context.obj = SharedOptions()
+    if value and isinstance(context.obj, SharedOptions):
         setattr(context.obj, option.name, Path(value) if option.name == "config" else value)
     return value
 
 
-def _either(names: Sequence[str]) -> str:
+def _alternatives(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,4 +1,4 @@
-"""How answers look: aligned text for people, one JSON document for programs, and nothing that steers a terminal."""
+"""Print results as aligned text or JSON, never control sequences of the terminal, and ask before a change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from weft.cli.options import options_of
 from weft.clock import SECOND, Moment, now
+from weft.errors import NOT_SHOWN, Invalid
+from weft.redaction import redacted_tree
+
+if TYPE_CHECKING:
+    from weft.tasks.changes import TaskChange
 
 COLOURS = {
     "succeeded": 32,
@@ -28,23 +35,27 @@ COLOURS = {
     "timeout": 31,
     "failed": 31,
     "lost": 31,
+    "unhealthy": 31,
     "problem": 31,
     "delete": 31,
     "cancelled": 90,
     "offline": 90,
     "paused": 90,
 }
-STEERING = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+CONTROL_CHARACTERS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """What a program prints to colour text or to move the cursor."""
 
-UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?)?|\r)\Z")
+UNFINISHED_SEQUENCE = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?)?|\r)\Z")
 HELD_CHARACTERS = 256
 SPANS = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
 def answer(context: Any, document: Any, text: Callable[[], str]) -> None:
-    """Print what was asked for, in the form that was asked for."""
-    print(as_json(document) if options_of(context).json else text())
+    """Print the document with --json, else the text. A document may be a function, which is called for JSON only."""
+    if options_of(context).json:
+        print(as_json(document() if callable(document) else document))
+    else:
+        print(text())
 
 
 def as_json(document: Any) -> str:
@@ -75,7 +86,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: s
         return empty
     widths = [max(map(width, column)) for column in zip(headings, *cells, strict=True)]
     edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return "\n".join(_line(row, widths, edge) for row in (headings, *cells))
+    return "\n".join(_table_line(row, widths, edge) for row in (headings, *cells))
+
+
+def none_of(nouns: str, filters: Iterable[object], otherwise: str) -> str:
+    """What an empty list says: with filters there may be others, else what makes the first one."""
+    return f"no {nouns} match these filters" if any(each is not None for each in filters) else otherwise
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
@@ -105,7 +121,7 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-class LogText:
+class TerminalLogText:
     """Turns the bytes of a log, piece by piece, into lines that cannot steer a terminal."""
 
     def __init__(self) -> None:
@@ -116,13 +132,13 @@ class LogText:
         text = self._held + self._decoder.decode(data, last)
         cut = len(text) if last else _finished(text)
         text, self._held = text[:cut], text[cut:]
-        plain = STEERING.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        plain = CONTROL_CHARACTERS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
         return "".join(each if each.isprintable() or each in "\n\t" else escaped(each) for each in plain)
 
 
 def _finished(text: str) -> int:
     """How much of the text can be shown without what comes next: not half of an escape sequence or of a line's end."""
-    unfinished = UNFINISHED.search(text, max(0, len(text) - HELD_CHARACTERS))
+    unfinished = UNFINISHED_SEQUENCE.search(text, max(0, len(text) - HELD_CHARACTERS))
     return unfinished.start() if unfinished else len(text)
 
 
@@ -153,7 +169,7 @@ def clipped(text: str, room: int) -> str:
     return text + "…"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], edge: int | None) -> str:
+def _table_line(cells: Sequence[str], widths: Sequence[int], edge: int | None) -> str:
     room = max(10, edge - sum(widths[:-1]) - 2 * (len(widths) - 1)) if edge else None
     last = clipped(cells[-1], room) if room else cells[-1]
     padded = [cell + " " * (wide - width(cell)) for cell, wide in zip(cells[:-1], widths[:-1], strict=True)]
@@ -176,6 +192,65 @@ def ago(at: Moment | None, since: Moment | None = None) -> str:
     return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
 
 
-def took(start: Moment | None, end: Moment | None) -> str:
+def due(at: Moment | None) -> str:
+    """When something is to come; where its time has come, nobody is told that it was."""
+    return "due now" if at is not None and at <= now() else ago(at)
+
+
+def duration_text(start: Moment | None, end: Moment | None) -> str:
     """How long something took, or has taken so far."""
     return "-" if start is None else span(max(0.0, ((now() if end is None else end) - start) / SECOND))
+
+
+CHANGE_WORDS = {"create": "created", "change": "changed", "delete": "deleted", "settings": "settings"}
+
+
+def changes_text(changes: Sequence[TaskChange]) -> str:
+    return "\n".join(_change_text(change) for change in changes)
+
+
+def summary(changes: Sequence[TaskChange], *, done: bool) -> str:
+    """How much was changed, or would be."""
+    counts = {what: sum(change.what == what for change in changes) for what in CHANGE_WORDS}
+    parts = [f"{count} {CHANGE_WORDS[what]}" for what, count in counts.items() if count]
+    return f"{', '.join(parts)}{'' if done else ' (nothing was changed yet)'}" if parts else "nothing to change"
+
+
+def confirm(context: Any, question: str, *, yes: bool) -> None:
+    """Go on only if a person says so; where none can be asked, only with ``--yes``."""
+    if yes:
+        return
+    if options_of(context).json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Invalid("--yes", NOT_SHOWN, f"it must be given where nobody can be asked: {question}")
+    typer.confirm(question, abort=True, err=True)
+
+
+def _change_text(change: TaskChange) -> str:
+    name = f"{change.project}/{change.name}" if change.name else f"project {change.project}"
+    lines = [f"{painted(change.what)} {name}"]
+    for field, (old, new) in change.fields.items():
+        lines.append(f"  {field}: {_value(new)}" if change.what == "create" else f"  {field}: {_both(old, new)}")
+    return "\n".join(lines)
+
+
+def _both(old: Any, new: Any) -> str:
+    return f"{_value(old)} → {_value(new)}"
+
+
+def _value(value: Any) -> str:
+    value = redacted_tree(value)
+    if isinstance(value, dict):
+        value = {name: _moment(each) if name in ("once_at", "start_at") else each for name, each in value.items()}
+    return "-" if value is None else escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _moment(value: Any) -> Any:
+    from weft.clock import as_datetime
+
+    return as_datetime(value).isoformat() if isinstance(value, int) else value
+
+
+def show_changes(context: Any, text: str) -> None:
+    """Show a person the difference before the question; a program finds it in the document."""
+    if text and not options_of(context).json:
+        print(text)

@@ -1,4 +1,4 @@
-"""``weft runs``: what was done, is being done and waits."""
+"""``weft runs``: list, show, cancel, pause and retry runs, and print their logs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,196 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.options import Command, Group, number, options_of, whole
-from weft.cli.output import answer, as_json, note_all
-from weft.cli.session import ask, full_name, look
+from weft.cli.options import WeftCommand, WeftGroup, number, options_of, whole
+from weft.cli.output import ago, answer, as_json, duration_text, fields, none_of, note, note_all, table
+from weft.cli.session import ask, full_name, peek
 from weft.cli.submit import submit
+from weft.clock import iso, now
 from weft.errors import Invalid
+from weft.logs.error_groups import ErrorGroup, ErrorGroups
+from weft.logs.records import LogRecord
+from weft.logs.search import LogQuery
+from weft.patterns import compiled
+from weft.redaction import masked_together
+from weft.runs.model import Attempt, Run
+from weft.runs.success import RunCondition
+from weft.runs.success_text import condition_line, found_text
 
 if TYPE_CHECKING:
     from weft.app import App
+    from weft.backends import Backends
     from weft.items.model import AttemptStats
-    from weft.roots import Roots
+    from weft.operations.runs import RunDocument
     from weft.runs.model import Attempt, Run
 
-app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="What was done, is being done and waits.")
+NO_RUNS = "no runs yet"
+RUN_HEADINGS = (
+    "RUN",
+    "TASK",
+    "STATE",
+    "STARTED",
+    "TOOK",
+    "ITEMS",
+    "PAGES",
+    "ERRORS",
+    "WARNINGS",
+    "TRY",
+    "WORKER",
+    "WHY",
+)
+MARK_TEXTS = {
+    "errors": "with errors",
+    "finish_reason": "not finished",
+    "no_requests": "made no request",
+    "no_items": "stored no item",
+}
+"""What does not look like success, in words."""
 
-STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+
+def runs_table(runs: Sequence[Run], *, empty: str = NO_RUNS) -> str:
+    return table(RUN_HEADINGS, (_run_row(run) for run in runs), empty=empty)
+
+
+def _run_row(run: Run) -> tuple[object, ...]:
+    name = f"{run.project}/{run.task}"
+    times = (ago(run.started_at), duration_text(run.started_at, run.finished_at))
+    why = run.reason or _marks_text(run)
+    counts = (run.items, run.pages, run.errors, run.warnings)
+    return (run.id, name, state_text(run), *times, *counts, run.attempt or "-", run.worker, why)
+
+
+def _marks_text(run: Run) -> str | None:
+    return ", ".join(MARK_TEXTS.get(mark, mark) for mark in run.marks) or None
+
+
+def state_text(run: Run) -> str:
+    """The state, or more exactly how it ended."""
+    return run.outcome if run.state == "failed" and run.outcome else run.state.value
+
+
+def run_text(run: Run, attempts: Sequence[Attempt], brought: Sequence[tuple[str, object]] = ()) -> str:
+    headings = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "EXIT", "LOG BYTES", "WHY")
+    tables = [fields([*_run_fields(run), *brought]), table(headings, (_attempt_row(each) for each in attempts))]
+    return "\n\n".join(part for part in tables if part)
+
+
+def _attempt_row(each: Attempt) -> tuple[object, ...]:
+    times = (ago(each.started_at), duration_text(each.started_at, each.finished_at))
+    code = each.exit_code if each.signal is None else f"signal {each.signal}"
+    size = each.log_bytes if each.late_from is None else f"{each.log_bytes} (late)"
+    return (each.attempt, each.outcome, *times, each.worker, code, size, each.reason)
+
+
+def _run_fields(run: Run) -> list[tuple[str, object]]:
+    spec = run.spec
+    shown_spec, shown_params = masked_together(spec.spec, spec.params)
+    return [
+        ("run", run.id),
+        ("task", f"{run.project}/{run.task}"),
+        ("kind", run.kind),
+        ("state", run.state.value),
+        ("outcome", run.outcome),
+        ("why", run.reason),
+        ("marks", _marks_text(run)),
+        *(("condition", _condition(each)) for each in run.conditions),
+        ("closed", run.finish_reason),
+        ("counted", ", ".join(f"{count} {name}" for name, count in _counts(run)) or None),
+        ("exit code", run.exit_code),
+        ("signal", run.signal),
+        ("result", run.result),
+        ("cancelling", "asked to stop" if run.cancel_requested and run.state == "running" else None),
+        ("trigger", run.trigger),
+        ("tick", moment_text(run.fire_at)),
+        ("queued", moment_text(run.queued_at)),
+        ("not before", _not_before(run)),
+        ("started", moment_text(run.started_at)),
+        ("finished", moment_text(run.finished_at)),
+        ("took", duration_text(run.started_at, run.finished_at)),
+        ("worker", run.worker),
+        ("attempt", run.attempt),
+        ("priority", run.priority),
+        ("labels", spec.labels),
+        ("tags", spec.tags),
+        ("timeout", f"{spec.timeout_seconds:g} s" if spec.timeout_seconds else None),
+        ("params", shown_params),
+        ("spec", shown_spec),
+        ("correlation", run.correlation_id),
+        ("trace", run.traceparent),
+    ]
+
+
+def _counts(run: Run) -> list[tuple[str, int]]:
+    counts = ((name, getattr(run, name)) for name in ("requests", "pages", "items", "errors", "warnings"))
+    return [(name, count) for name, count in counts if count is not None]
+
+
+def _condition(each: RunCondition) -> str:
+    """The condition, who has set it, and what became of it."""
+    held = {True: "held", False: "did not hold", None: "not decided"}[each.held]
+    found = f", found {found_text(each)}" if each.found is not None else ""
+    return f"{condition_line(each)} (of the {each.of}): {held}{found}"
+
+
+def _not_before(run: Run) -> str | None:
+    """When a queued run may start; a time that has come is not said to be ago."""
+    return "now" if run.not_before is not None and run.not_before <= now() else moment_text(run.not_before)
+
+
+def moment_text(at: int | None) -> str | None:
+    return None if at is None else f"{iso(at)} ({ago(at)})"
+
+
+def log_query(level: str | None, grep: str | None, tail: int | None) -> LogQuery:
+    return LogQuery(level=(level or "").upper(), regex=grep or "", tail=tail)
+
+
+def record_filter(asked: LogQuery) -> Callable[[LogRecord], bool] | None:
+    """Tells of a record whether it is wanted, for a log that is followed; None where all are."""
+    if not asked.level and not asked.regex:
+        return None
+    pattern = compiled(asked.regex, "--grep")
+    return lambda record: asked.wants(record) and pattern.is_in(record.text)
+
+
+async def print_records(weft: App, run_id: int, attempt: int | None, asked: LogQuery) -> None:
+    """Print what is wanted as it is found."""
+    async for batch in weft.runs.records(run_id, attempt, asked):
+        sys.stdout.write("".join([f"{record.text}\n" for record in batch]))
+
+
+async def first_late_byte(weft: App, run_id: int, attempt: int) -> int | None:
+    """The byte from which on the log of an attempt came late; None where none of it did."""
+    found = [each.late_from for each in await weft.runs.attempts(run_id) if each.attempt == attempt]
+    return found[0] if found else None
+
+
+async def matching_records(weft: App, run_id: int, attempt: int | None, asked: LogQuery) -> list[LogRecord]:
+    return [record async for batch in weft.runs.records(run_id, attempt, asked) for record in batch]
+
+
+async def error_groups(weft: App, run_id: int, attempt: int | None) -> list[ErrorGroup]:
+    groups = ErrorGroups()
+    async for batch in weft.runs.records(run_id, attempt, LogQuery(level="ERROR")):
+        groups.add(batch)
+    return groups.all
+
+
+def groups_text(groups: Sequence[ErrorGroup]) -> str:
+    """Each group: how often and when, and the first of its errors whole."""
+    return "\n\n".join(f"{each.count} × {_group_times(each)}\n{each.example}" for each in groups) or "no errors"
+
+
+def _group_times(each: ErrorGroup) -> str:
+    first, last = iso(each.first_at), iso(each.last_at)
+    if first is None:
+        return "at times unknown"
+    return f"at {first}" if first == last else f"from {first} to {last}"
+
+
+app = typer.Typer(cls=WeftGroup, no_args_is_help=True, add_completion=False, help="List, inspect and control runs.")
+
+STATES = ("queued", "paused", "running", "succeeded", "failed", "cancelled")
+MARKS = ("errors", "finish_reason", "no_requests", "no_items")
 LARGEST_ID = 2**63 - 1
 
 run_number = whole("the number of a run", 1, LARGEST_ID)
@@ -31,42 +206,55 @@ RunId = Annotated[int, typer.Argument(metavar="ID", parser=run_number, help="The
 RunIds = Annotated[list[int], typer.Argument(metavar="ID...", parser=run_number, help="The numbers of runs.")]
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=WeftCommand)
 def list_(
     context: typer.Context,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help=f"Only these: {', '.join(STATES)}.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help=f"Only those in this state; {', '.join(STATES)}.")
+    ] = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this task.")] = None,
+    mark: Annotated[
+        str | None, typer.Option(metavar="MARK", help=f"Only those that succeeded with this mark; {', '.join(MARKS)}.")
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="N", parser=whole("--limit", 1, 10_000), help="How many at most.")] = 50,
     before: Annotated[
-        int | None, typer.Option(metavar="ID", parser=run_number, help="Only older ones than this run.")
+        int | None, typer.Option(metavar="ID", parser=run_number, help="Only older ones than this ID.")
     ] = None,
 ) -> None:
     """List runs, newest first."""
     where = _filter(context, state, task)
-    found = look(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
-    from weft.cli.run_text import runs_table
-    from weft.documents.runs import run_document
+    if mark is not None:
+        if mark not in MARKS:
+            raise Invalid("--mark", mark, f"it must be one of {', '.join(MARKS)}")
+        where["mark"] = mark
+    found = peek(context, lambda weft: weft.runs.find(where, before=before, limit=limit))
 
-    answer(context, [run_document(run) for run in found], lambda: runs_table(found))
+    empty = none_of("runs", [before, *where.values()], NO_RUNS)
+    answer(context, lambda: _documents(found), lambda: runs_table(found, empty=empty))
 
 
-@app.command(cls=Command)
+def _documents(runs: Sequence[Run]) -> list[RunDocument]:
+    from weft.operations.runs import run_document
+
+    return [run_document(run) for run in runs]
+
+
+@app.command(cls=WeftCommand)
 def show(context: typer.Context, run_id: RunId) -> None:
-    """Show one run: how it stands, what it was given, what it has brought, and each attempt."""
+    """Show a run: its state, input, results and attempts."""
 
-    async def read(weft: Roots) -> tuple[Run, list[Attempt], list[AttemptStats]]:
+    async def read(weft: Backends) -> tuple[Run, list[Attempt], list[AttemptStats]]:
         run = await weft.runs.get(run_id)
         return run, await weft.runs.attempts(run_id), await _stats(weft, run)
 
-    run, attempts, told = look(context, read)
-    from weft.cli.crawl_text import crawl_fields
-    from weft.cli.run_text import run_text
-    from weft.documents.runs import run_document
+    run, attempts, told = peek(context, read)
+    from weft.cli.follow import spider_fields
+    from weft.operations.runs import run_document
 
-    answer(context, run_document(run, attempts), lambda: run_text(run, attempts, crawl_fields(run, told)))
+    answer(context, run_document(run, attempts), lambda: run_text(run, attempts, spider_fields(run, told)))
 
 
-async def _stats(weft: Roots, run: Run) -> list[AttemptStats]:
+async def _stats(weft: Backends, run: Run) -> list[AttemptStats]:
     """What a crawl has yielded; of the roots, which know nothing of items, through a door of its own."""
     from weft.items.items import Items
 
@@ -76,16 +264,16 @@ async def _stats(weft: Roots, run: Run) -> list[AttemptStats]:
     return await door.stats(run.id)
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def pause(context: typer.Context, run_ids: RunIds) -> None:
-    """Pause resumable runs: a waiting one at once, a running one by asking its worker to stop it where it is."""
+    """Pause resumable runs: a queued one at once, a running one through its worker."""
     found = ask(context, lambda weft: _each(weft.pauses.pause, run_ids), changes=True)
-    _tell(context, found, {"running": "is asked to pause", "queued": "is paused"})
+    _tell(context, found, {"running": "is asked to pause", "paused": "is paused"})
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def resume(context: typer.Context, run_ids: RunIds) -> None:
-    """Let paused runs go on."""
+    """Resume paused runs."""
     found = ask(context, lambda weft: _each(weft.pauses.resume, run_ids), changes=True)
     _tell(context, found, {"running": "goes on", "queued": "waits for a worker"})
 
@@ -95,15 +283,15 @@ async def _each(act: Callable[[int], Awaitable[Run]], run_ids: Sequence[int]) ->
 
 
 def _tell(context: typer.Context, found: Sequence[Run], words: Mapping[str, str]) -> None:
-    from weft.documents.runs import run_document
+    from weft.operations.runs import run_document
 
     lines = [f"run {run.id} {words.get(run.state, run.state)}" for run in found]
     answer(context, [run_document(run) for run in found], lambda: "\n".join(lines))
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def cancel(context: typer.Context, run_ids: RunIds) -> None:
-    """Cancel runs: a waiting one at once, a running one by asking its worker to stop it."""
+    """Cancel runs: a queued one at once, a running one through its worker."""
 
     async def cancel_each(weft: App) -> list[Run]:
         for run_id in run_ids:
@@ -114,9 +302,9 @@ def cancel(context: typer.Context, run_ids: RunIds) -> None:
     _tell(context, found, {"running": "is asked to stop", "cancelled": "is cancelled"})
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def again(context: typer.Context, run_ids: RunIds) -> None:
-    """Queue ended runs once more, each as a new run with the spec that it had."""
+    """Run ended runs again, each as a new run with the same spec."""
 
     async def queue_each(weft: App) -> list[int]:
         return [(await weft.runs.again(run_id)).run_id for run_id in run_ids]
@@ -126,19 +314,20 @@ def again(context: typer.Context, run_ids: RunIds) -> None:
     answer(context, [{"run_id": new} for new in found], lambda: "\n".join(lines))
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def log(
     context: typer.Context,
     run_id: RunId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what comes until the end.")] = False,
     attempt: Annotated[
-        int | None, typer.Option(metavar="N", parser=whole("--attempt", 1, 1_000_000), help="Not the newest attempt.")
+        int | None,
+        typer.Option(metavar="N", parser=whole("--attempt", 1, 1_000_000), help="Which attempt; default: the last."),
     ] = None,
     raw: Annotated[
         bool, typer.Option(help="Print the bytes as they are, with colours and control characters.")
     ] = False,
     level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="Records of this level and graver ones: WARNING, ERROR, …")
+        str | None, typer.Option(metavar="LEVEL", help="Records of this level and above: WARNING, ERROR, …")
     ] = None,
     grep: Annotated[str | None, typer.Option(metavar="PATTERN", help="Records with this regular expression.")] = None,
     tail: Annotated[
@@ -146,34 +335,35 @@ def log(
     ] = None,
     errors: Annotated[bool, typer.Option("--errors", help="The errors, identical ones as one.")] = False,
 ) -> None:
-    """Print what a run has printed, or those records of it that are asked for."""
-    from weft.cli import log_reading
+    """Print the log of a run, or the records of it that match."""
 
-    asked = log_reading.query(level, grep, tail)
+    asked = log_query(level, grep, tail)
     _check_log_options(follow=follow, attempt=attempt, picky=raw and bool(level or grep or tail), late=errors or tail)
     as_document = options_of(context).json
 
     async def read(weft: App) -> Any:
-        from weft.cli.crawl_text import ending_lines
-        from weft.cli.follow import LogFollower, until_ended
+        from weft.cli.follow import LogFollower, ending_lines, until_ended
 
         if follow and not as_document:
-            run = await LogFollower(weft, run_id, raw=raw, chosen=log_reading.chooser(asked)).to_the_end()
+            run = await LogFollower(weft, run_id, raw=raw, chosen=record_filter(asked)).to_the_end()
             return note_all(await ending_lines(weft, run))
-        run = (await until_ended(weft, [run_id], None))[0] if follow else await weft.runs.get(run_id)
+        run = (await until_ended(weft, [run_id], None, tell_end=False))[0] if follow else await weft.runs.get(run_id)
         number = _attempt(run, attempt)
         told = {"run_id": run_id, "attempt": attempt or run.attempt}
+        if (late_from := await first_late_byte(weft, run_id, told["attempt"])) is not None:
+            told |= {"late_from": late_from}
+            note(f"from byte {late_from} on this log came late: its worker had been given up as lost")
         if errors:
-            groups = await log_reading.error_groups(weft, run_id, number)
-            return print(as_json(told | {"errors": groups}) if as_document else log_reading.groups_text(groups))
+            groups = await error_groups(weft, run_id, number)
+            return print(as_json(told | {"errors": groups}) if as_document else groups_text(groups))
         if as_document and (level or grep or tail):
-            return print(as_json(told | {"records": await log_reading.records(weft, run_id, number, asked)}))
+            return print(as_json(told | {"records": await matching_records(weft, run_id, number, asked)}))
         if as_document:
             log = (await weft.runs.log(run_id, number)).decode("utf-8", "replace")
             return print(as_json(told | {"log": log}))
         if raw:
             return sys.stdout.buffer.write(await weft.runs.log(run_id, number))
-        return await log_reading.print_records(weft, run_id, number, asked)
+        return await print_records(weft, run_id, number, asked)
 
     ask(context, read)
 
@@ -187,27 +377,26 @@ def _check_log_options(*, follow: bool, attempt: int | None, picky: bool, late: 
         raise Invalid("--raw", True, "bytes are not searched; leave out --level, --grep and --tail")
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def wait(
     context: typer.Context,
     run_ids: RunIds,
-    timeout: Annotated[
+    wait_timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", parser=number("--timeout", 0, 1e9), help="Give up after so long."),
+        typer.Option(metavar="SECONDS", parser=number("--wait-timeout", 0, 1e9), help="Wait no longer than this."),
     ] = None,
 ) -> None:
     """Wait until runs have ended; exit 0 if all succeeded, 1 otherwise."""
-    from weft.cli.follow import all_succeeded, exit_unless, tell_unfinished, until_ended
-    from weft.cli.run_text import runs_table
-    from weft.documents.runs import run_document
+    from weft.cli.follow import all_succeeded, exit_unless, note_unfinished, until_ended
+    from weft.operations.runs import run_document
 
-    found = ask(context, lambda weft: until_ended(weft, run_ids, timeout))
-    tell_unfinished(found, timeout)
+    found = ask(context, lambda weft: until_ended(weft, run_ids, wait_timeout))
+    note_unfinished(found, wait_timeout)
     answer(context, [run_document(run) for run in found], lambda: runs_table(found))
     exit_unless(all_succeeded(found))
 
 
-app.command(cls=Command)(submit)
+app.command(cls=WeftCommand)(submit)
 
 
 def _attempt(run: Run, wanted: int | None) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.options import Command, Group, options_of
+from weft.cli.options import WeftCommand, WeftGroup, options_of
 from weft.cli.output import ago, answer, table
 from weft.cli.session import ask
 from weft.clock import iso
@@ -18,33 +18,37 @@ from weft.errors import Invalid
 if TYPE_CHECKING:
     from weft.access.secrets import Secret
 
-app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False, help="What runs need and nobody may read.")
+app = typer.Typer(
+    cls=WeftGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Manage secrets: values that runs use and nobody can read back.",
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a secret.")]
 HEADINGS = ("SECRET", "CHANGED", "BY")
 
 
-@app.command("set", cls=Command)
+@app.command("set", cls=WeftCommand)
 def set_(
     context: typer.Context,
     name: Name,
     file: Annotated[
-        str | None, typer.Option("--file", metavar="FILE", help="A file with the value; - is the standard input.")
+        str | None,
+        typer.Option("--file", metavar="FILE", help="A file with the new text or value; - is the standard input."),
     ] = None,
 ) -> None:
-    """Set a secret. Its value is asked for, or read from the standard input or a file."""
-    from weft.cli.noting import user
+    """Set a secret. Its value is prompted for, or read from standard input or a file."""
+    from weft.cli.auditing import local_user
 
     project, value = _project(context), _value(name, file)
-    secret = ask(
-        context, lambda weft: weft.secrets.set(project, name, value, by=f"local:{user()}"), create=True, changes=True
-    )
+    secret = ask(context, lambda weft: weft.secrets.set(project, name, value, by=f"local:{local_user()}"), changes=True)
     answer(context, _document(secret), lambda: f"secret {name} of project {project} is set")
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=WeftCommand)
 def list_(context: typer.Context) -> None:
-    """List the secrets of a project: names and times, never a value."""
+    """List the secrets of a project: names and times, never values."""
     project = _project(context)
     found = ask(context, lambda weft: weft.secrets.all(project))
     rows = [(each.name, ago(each.updated_at), each.updated_by) for each in found]
@@ -52,14 +56,14 @@ def list_(context: typer.Context) -> None:
     answer(context, [_document(each) for each in found], lambda: table(HEADINGS, rows, empty=empty))
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def delete(
     context: typer.Context,
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a secret. Runs that ask for it fail from now on."""
-    from weft.cli.changes import confirm
+    """Delete a secret. Runs that use it fail from now on."""
+    from weft.cli.output import confirm
 
     project = _project(context)
     confirm(context, f"delete secret {name} of project {project}?", yes=yes)
@@ -68,9 +72,9 @@ def delete(
     answer(context, document, lambda: f"secret {name} of project {project} is deleted")
 
 
-@app.command(cls=Command)
+@app.command(cls=WeftCommand)
 def rotate(context: typer.Context) -> None:
-    """Make a new key and seal every secret with it; the values stay."""
+    """Rotate the encryption key: every secret is re-encrypted; the values stay."""
     count = ask(context, lambda weft: weft.secrets.rotate(), changes=True)
     answer(context, {"sealed": count}, lambda: f"{count} sealed anew")
 

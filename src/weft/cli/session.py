@@ -6,59 +6,88 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.cli import contexts
 from weft.cli.options import options_of
-from weft.config import Config
-from weft.errors import Invalid, Misconfigured, NotFound
-from weft.settings import Loaded, load
+from weft.cli.output import note
+from weft.config import Config, Loaded, load
+from weft.errors import Conflict, Invalid, Misconfigured
+from weft.user_code import HERE
 
 if TYPE_CHECKING:
     from weft.app import App
-    from weft.roots import Roots
+    from weft.backends import Backends
 
 T = TypeVar("T")
-Weft = TypeVar("Weft", "App", "Roots")
-
-SQLITE = b"SQLite format 3\0"
-"""How every file of SQLite begins."""
+Weft = TypeVar("Weft", "App", "Backends")
 
 
 def settings(context: Any) -> Loaded:
+    """The settings that a weft started here would have, by options, environment and weft.toml."""
     options = options_of(context)
     return load({"data_dir": options.data_dir}, file=options.config)
 
 
-def ask(context: Any, work: Callable[[App], Awaitable[T]], *, create: bool = False, changes: bool = False) -> T:
-    """Open weft, do ``work`` and close it again, so that every doorbell is rung before the command ends.
+def ask(
+    context: Any,
+    work: Callable[[App], Awaitable[T]],
+    *,
+    changes: bool = False,
+    quiet: bool = False,
+    checks_code: bool = False,
+) -> T:
+    """Open the weft that the command is meant for, do ``work`` and close it again, so that every doorbell is rung
+    before the command ends.
 
-    A command that only looks makes no database: with ``create`` one is made where there is none. What ``changes``
-    something is told to the audit log.
+    No database is made by that. What ``changes`` something is told to the audit log; ``quiet`` says nothing of which
+    weft it is where several run; what ``checks_code`` does so with the variables of the weft that runs.
     """
-    if (elsewhere := contexts.chosen(context)) is not None:
-        return asyncio.run(_ask_elsewhere(elsewhere, work))
-    config = settings(context).config
-    if not create:
-        check_there(config)
-    return asyncio.run(_ask(opened(config), _noted(context, work) if changes else work))
+    target = contexts.chosen(context)
+    if target.here is None:
+        return asyncio.run(_ask_elsewhere(target, work))
+    if not quiet:
+        _note_other_instances(target)
+    opening = opened(target.here.config, checks_code=checks_code)
+    return asyncio.run(_ask(opening, _audited(context, work) if changes else work))
 
 
-def look(context: Any, work: Callable[[Roots], Awaitable[T]]) -> T:
+def peek(context: Any, work: Callable[[Backends], Awaitable[T]]) -> T:
     """The same for a command that looks at nothing but runs: what these are in is all that it opens, and loads."""
-    if (elsewhere := contexts.chosen(context)) is not None:
-        return asyncio.run(_ask_elsewhere(elsewhere, work))
-    config = settings(context).config
-    check_there(config)
-    return asyncio.run(_ask(_opened_roots(config), work))
+    target = contexts.chosen(context)
+    if target.here is None:
+        return asyncio.run(_ask_elsewhere(target, work))
+    _note_other_instances(target)
+    return asyncio.run(_ask(_opened_roots(target.here.config), work))
 
 
-async def _ask_elsewhere(context: contexts.Context, work: Callable[[Any], Awaitable[T]]) -> T:
+def on_this_machine(context: Any, why: str) -> Config:
+    """The settings of the weft that the command is meant for, which must be one of this machine; ``why`` says so."""
+    target = contexts.chosen(context)
+    if target.here is None:
+        assert target.elsewhere is not None
+        raise Conflict(f"{why}, and commands speak to {target.elsewhere.url} ({target.why}); name one with --data-dir")
+    return target.here.config
+
+
+def _note_other_instances(target: contexts.CommandTarget) -> None:
+    if target.others:
+        others = ", ".join(each.settings["data_dir"] for each in target.others)
+        note(f"several wefts run on this machine: this is about the one that {target.why}; --data-dir names {others}")
+
+
+async def _ask_elsewhere(target: contexts.CommandTarget, work: Callable[[Any], Awaitable[T]]) -> T:
     """The same work on a weft elsewhere, whose client has the same front doors."""
-    from weft.client import connect
+    from weft.client import Client
+    from weft.client.connection import Connection
 
-    async with connect(context.url, context.token, ca_file=context.ca_file) as client:
+    context = target.elsewhere
+    assert context is not None
+    connection = Connection(context.url, context.token, ca_file=context.ca_file, basic=context.basic)
+    async with Client(connection) as client:
+        if not target.is_known:
+            await connection.greet(target.why)
         return await work(client)
 
 
@@ -70,35 +99,38 @@ async def _ask(opening: Awaitable[Weft], work: Callable[[Weft], Awaitable[T]]) -
         await weft.close()
 
 
-def _noted(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App], Awaitable[T]]:
+def _audited(context: Any, work: Callable[[App], Awaitable[T]]) -> Callable[[App], Awaitable[T]]:
     """The same work, which the audit log tells of; elsewhere the gateway does that."""
 
     async def noted(app: App) -> T:
-        from weft.access.witness import witnessed
-        from weft.cli.noting import witness
+        from weft.access.audit import audited
+        from weft.cli.auditing import audit_command
 
-        seen = witness(app, context)
-        with witnessed(seen):
+        seen = audit_command(app, context)
+        with audited(seen):
             done = await work(app)
-        await seen.tell_afterwards()
+        await seen.record_afterwards()
         return done
 
     return noted
 
 
-async def opened(config: Config) -> App:
-    """The app."""
+async def opened(config: Config, *, checks_code: bool = False) -> App:
+    """The app, on a database that is there; keys are used only where they are those of the weft that runs on it."""
     with _loading():
         from weft.app import open_app
     with _named(config):
-        return await open_app(config)
+        here = contexts.surroundings(config) if checks_code else HERE
+        app = await open_app(config, create=False, surroundings=here)
+    app.encryptor.check_first(partial(contexts.check_key, config))
+    return app
 
 
-async def _opened_roots(config: Config) -> Roots:
+async def _opened_roots(config: Config) -> Backends:
     with _loading():
-        from weft.roots import open_roots
+        from weft.backends import open_backends
     with _named(config):
-        return open_roots(config)
+        return open_backends(config, create=False)
 
 
 @contextmanager
@@ -113,7 +145,6 @@ def _loading() -> Iterator[None]:
 def _named(config: Config) -> Iterator[None]:
     """What is wrong with the URLs of a weft is a wrong configuration, not a wrong command."""
     try:
-        _check_file(config)
         yield
     except Invalid as problem:
         raise Misconfigured(str(problem)) from problem
@@ -121,29 +152,6 @@ def _named(config: Config) -> Iterator[None]:
         raise Misconfigured(
             f"data_dir is {config.data_dir!r}; it must be a directory that can be written ({problem.strerror})"
         ) from problem
-
-
-def check_there(config: Config) -> None:
-    """Refuse to look where nothing was ever kept: a mistyped directory would else be made, and be empty."""
-    path = _sqlite_file(config)
-    if path is not None and not path.exists():
-        raise NotFound("database", f"{path} yet; `weft up` makes one, --data-dir tells where another is")
-
-
-def _check_file(config: Config) -> None:
-    path = _sqlite_file(config)
-    if path is not None and path.is_file():
-        with path.open("rb") as file:
-            beginning = file.read(len(SQLITE))
-        if beginning and beginning != SQLITE:
-            raise Misconfigured(
-                f"database is {str(path)!r}; it must be a file that weft has made, this is none of SQLite"
-            )
-
-
-def _sqlite_file(config: Config) -> Path | None:
-    scheme, _, path = config.database_url.partition("sqlite:///")
-    return Path(path) if not scheme and path else None
 
 
 def full_name(context: Any, name: str) -> tuple[str, str]:

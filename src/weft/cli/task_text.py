@@ -6,29 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.cli.output import ago, fields, table
-from weft.cli.run_text import runs_table, when
+from weft.cli.output import ago, due, fields, none_of, table
+from weft.cli.runs import moment_text, runs_table
 from weft.clock import Moment, iso, now
+from weft.redaction import masked_together
 from weft.runs.model import Retry, Run
-from weft.tasks.model import Dedup
+from weft.runs.success_text import condition_lines
+from weft.tasks.model import Deduplication, local_text, trigger_text
 from weft.tasks.schedule import Schedule, next_fires
-from weft.tasks.store import Stored
-from weft.tasks.words import local, starts
+from weft.tasks.store import StoredTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPage:
+class TaskDetails:
     """All that there is to tell about a task."""
 
-    stored: Stored
+    stored: StoredTask
     ticks: Sequence[Any]
     runs: Sequence[Run]
 
 
-def tasks_table(tasks: Sequence[Stored]) -> str:
+def tasks_table(tasks: Sequence[StoredTask], project: str | None = None) -> str:
     headings = ("TASK", "KIND", "WHEN", "NEXT")
-    empty = "no tasks yet; `weft tasks apply FILE` makes those of a file"
-    return table(headings, ((s.task.full_name, s.task.kind, starts(s.task), _next(s)) for s in tasks), empty=empty)
+    empty = none_of("tasks", [project], "no tasks yet; `weft tasks apply FILE` makes those of a file")
+    return table(
+        headings, ((s.task.full_name, s.task.kind, trigger_text(s.task), _next(s)) for s in tasks), empty=empty
+    )
 
 
 def fires(schedule: Schedule, count: int = 10, after: Moment | None = None) -> list[Moment]:
@@ -36,13 +39,13 @@ def fires(schedule: Schedule, count: int = 10, after: Moment | None = None) -> l
 
 
 def fires_table(schedule: Schedule, moments: Sequence[Moment]) -> str:
-    rows = [(local(at, schedule.zone), iso(at), ago(at)) for at in moments]
+    rows = [(local_text(at, schedule.zone), iso(at), ago(at)) for at in moments]
     return table(("LOCAL", "UTC", "FROM NOW"), rows, empty="it fires no more")
 
 
-def task_text(page: TaskPage) -> str:
+def task_text(page: TaskDetails) -> str:
     task = page.stored.task
-    parts = [fields(_fields(page.stored))]
+    parts = [fields(_task_fields(page.stored))]
     if task.schedule is not None and not task.paused:
         parts.append(fires_table(task.schedule, fires(task.schedule)))
     ticks = [(iso(tick.fire_at), tick.outcome, tick.run_id, ago(tick.at)) for tick in page.ticks]
@@ -51,26 +54,28 @@ def task_text(page: TaskPage) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _fields(stored: Stored) -> list[tuple[str, object]]:
+def _task_fields(stored: StoredTask) -> list[tuple[str, object]]:
     task = stored.task
+    shown_spec, shown_params = masked_together(task.spec, task.params)
     return [
         ("task", task.full_name),
         ("about", task.description),
         ("kind", task.kind),
         ("state", "paused" if task.paused else None),
-        ("when", starts(task)),
+        ("when", trigger_text(task)),
         *_schedule_fields(task.schedule),
         ("missed ticks", stored.missed or None),
         ("at once", f"at most {task.cap}" if task.cap is not None else None),
         ("timeout", f"{task.timeout_seconds:g} s" if task.timeout_seconds else None),
         ("retries", _retry(task.retry)),
         ("duplicates", _dedup(task.dedup)),
+        ("success if", ", ".join(condition_lines(task.success_if)) or None),
         ("priority", task.priority or None),
         ("labels", task.labels),
         ("tags", task.tags),
-        ("params", task.params),
-        ("spec", task.spec),
-        ("revision", f"{stored.revision}, {when(stored.updated_at)}"),
+        ("params", shown_params),
+        ("spec", shown_spec),
+        ("revision", f"{stored.revision}, {moment_text(stored.updated_at)}"),
     ]
 
 
@@ -98,12 +103,12 @@ def _retry(retry: Retry) -> str | None:
     return f"{retry.count} after {retry.delay_seconds:g} s, each time {retry.factor:g} times as long{most}"
 
 
-def _dedup(dedup: Dedup | None) -> str | None:
+def _dedup(dedup: Deduplication | None) -> str | None:
     if dedup is None:
         return None
     target = ", ".join(dedup.params) or "all parameters"
     return f"dropped while the same {target} is pending or was done in the last {dedup.window_seconds:g} s"
 
 
-def _next(stored: Stored) -> str:
-    return "paused" if stored.task.paused else ago(stored.next_fire_at)
+def _next(stored: StoredTask) -> str:
+    return "paused" if stored.task.paused else due(stored.next_fire_at)

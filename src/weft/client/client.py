@@ -44,7 +44,7 @@ class Client:
         self.audit = RemoteAudit(connection)
         self.letters = RemoteLetters(connection)
         self.webhooks = RemoteWebhooks(connection)
-        self.bell = Silent()
+        self.wakeups = Silent()
 
     async def ping(self) -> None:
         """Raise where the gateway does not answer, or the key does not count."""

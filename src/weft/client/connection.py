@@ -10,11 +10,14 @@ import aiohttp
 import msgspec
 
 from weft import errors
-from weft.errors import GatewayDown, Invalid, WeftError
-from weft.workers.link import trusted
+from weft.errors import GatewayDown, GatewayUntrusted, Invalid, Misconfigured, Unknown, WeftError
+from weft.workers.remote.client import ssl_context, unanswered
 
 ANSWER_SECONDS = 60.0
 CONNECT_SECONDS = 10.0
+FIRST_SECONDS, LARGEST_FIRST = 20.0, 1 << 20
+"""Of the first answer of somebody who may be no weft."""
+CORRECT = "correct it, or name a weft with --context"
 PIECE = 1 << 20
 MOST_SEEN = 10_000
 """Of how many definitions it is remembered what they were."""
@@ -54,9 +57,52 @@ class Connection:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         if basic is not None:
             self._headers = {"Authorization": aiohttp.BasicAuth(*basic, encoding="utf-8").encode()}
-        self._ssl = trusted(ca_file) if self.url.startswith("https:") else True
+        self._ssl = ssl_context(ca_file) if self.url.startswith("https:") else True
         self._session: aiohttp.ClientSession | None = None
         self._seen: dict[tuple[str, ...], str] = {}
+
+    async def greet(self, origin: str) -> None:
+        """Refuse to go on where no weft answers, or none that knows us; ``origin`` tells who has named this URL."""
+        where = f"{self.url} ({origin})"
+        try:
+            status, answer = await self._first("/v1/session", self._headers)
+            as_scrapyd = False
+            if not _is_weft(status, answer):
+                _, told = await self._first("/daemonstatus.json", {})
+                as_scrapyd = b'"node_name"' in told
+        except GatewayUntrusted:
+            raise
+        except GatewayDown as problem:
+            if isinstance(problem.__cause__, aiohttp.ClientResponseError):
+                raise Misconfigured(f"{where} answers, but not in HTTP; {CORRECT}") from problem
+            if isinstance(problem.__cause__, aiohttp.ClientPayloadError):
+                raise GatewayDown(where, "its answer is cut off or damaged") from problem
+            if isinstance(problem.__cause__, TimeoutError):
+                raise GatewayDown(where, f"nothing came within {FIRST_SECONDS:g} s") from problem
+            raise GatewayDown(where, problem.__cause__ or problem) from problem
+        if not _is_weft(status, answer):
+            what = "as Scrapyd" if as_scrapyd else f"with status {status}"
+            raise Misconfigured(f"{where} answers {what}, not as weft does; {CORRECT}")
+        if status >= 300:
+            refusal = self._refusal(status, answer)
+            if isinstance(refusal, Unknown):
+                raise Unknown(f"{where} does not know you ({refusal}); `weft login {self.url}` makes that so") from None
+            raise refusal
+
+    async def _first(self, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Ask somebody who may be anybody: neither for long nor for more than weft's own answer may have."""
+        timeout = aiohttp.ClientTimeout(total=FIRST_SECONDS, sock_connect=CONNECT_SECONDS)
+        told: dict[str, Any] = {"headers": headers, "ssl": self._ssl, "timeout": timeout, "allow_redirects": False}
+        found = bytearray()
+        try:
+            async with self._opened().get(self.url + path, **told) as answer:
+                async for piece in answer.content.iter_chunked(LARGEST_FIRST):
+                    found += piece
+                    if len(found) > LARGEST_FIRST:
+                        break
+                return answer.status, bytes(found)
+        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+            raise unanswered(self.url, problem) from problem
 
     async def get(self, kind: Any, *path: object, **query: Any) -> Any:
         return await self.call("GET", path, kind, query=query)
@@ -110,7 +156,7 @@ class Connection:
                 async for piece in answer.content.iter_chunked(PIECE):
                     yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+            raise unanswered(self.url, problem) from problem
 
     def forget(self, *beginning: str) -> None:
         """Change what is at these addresses whatever others have made of it since it was read here."""
@@ -130,7 +176,7 @@ class Connection:
             ) as answer:
                 return answer.status, answer.headers.get("ETag", ""), await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            raise GatewayDown(self.url, str(problem) or type(problem).__name__) from problem
+            raise unanswered(self.url, problem) from problem
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -172,6 +218,15 @@ class Connection:
         if isinstance(error, errors.Rejected):
             error.traceback = told.traceback
         return error
+
+
+def _is_weft(status: int, answer: bytes) -> bool:
+    """Whether this is weft's answer to the question who we are."""
+    try:
+        found = msgspec.json.decode(answer, type=dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return "grants" in found if status == 200 else str(found.get("type", "")).startswith("about:blank#")
 
 
 def _definition(parts: tuple[str, ...]) -> tuple[str, ...]:

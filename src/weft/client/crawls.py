@@ -7,26 +7,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from weft.api.paging import Page, cursor
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.crawl_ports import Counts, Known, KnownHost
 from weft.crawl_spec import CrawlSpec
-from weft.crawls.model import Crawl, Skip
-from weft.crawls.report import Beat, Report, Share, SkipSum, WarcFile, Why
-from weft.crawls.trouble import kept
-from weft.documents.crawls import (
-    BeatDocument,
-    CountsDocument,
+from weft.crawler.messages import Skip
+from weft.crawler.reasons import problem_state
+from weft.crawls.model import Crawl, CrawlPartition, CrawlReport, SkipTotal, ThroughputSpan, UrlExplanation, WarcFile
+from weft.operations.crawls import (
+    CrawlCountsDocument,
     CrawlDocument,
-    HostDocument,
-    ReportDocument,
-    ShareDocument,
+    CrawlHostDocument,
+    CrawlPartitionDocument,
+    CrawlReportDocument,
+    CrawlThroughputDocument,
+    CrawlUrlDocument,
     SkipDocument,
-    UrlDocument,
-    WarcDocument,
-    WhyDocument,
+    UrlExplanationDocument,
+    WarcFileDocument,
 )
+from weft.operations.paging import Page, encode_cursor
+from weft.ports import Counts, Known, KnownHost
 
 T = TypeVar("T")
 
@@ -61,10 +61,21 @@ class RemoteCrawls:
         limit: int = 50,
     ) -> list[Crawl]:
         query = {"project": next(iter(projects), None) if projects else None, "state": state, "name": name}
-        after = None if before is None else cursor(before)
-        kind = Page[CrawlDocument]
-        found = await self._connection.get(kind, "crawls", **query, after=after, limit=min(limit, 100))
-        return [_crawl(each) for each in found.items]
+        after = None if before is None else encode_cursor(before)
+        return [_crawl(each) for each in await self._page(**query, after=after, limit=limit)]
+
+    async def counted(
+        self, projects: Collection[str] | None = None, *, state: str | None = None, limit: int = 50
+    ) -> list[tuple[Crawl, Counts | None]]:
+        """Crawls, newest first, and the counts of each; None where its URLs are in another frontier."""
+        query = {"project": next(iter(projects), None) if projects else None, "state": state}
+        found = await self._page(**query, limit=limit)
+        return [(_crawl(each), None if each.counts is None else _counts(each.counts)) for each in found]
+
+    async def _page(self, *, limit: int, **query: Any) -> Sequence[CrawlDocument]:
+        page = await self._connection.get(Page[CrawlDocument], "crawls", **query, limit=min(limit, 100))
+        items: Sequence[CrawlDocument] = page.items
+        return items
 
     async def get(self, crawl_id: int) -> Crawl:
         return (await self.report(crawl_id)).crawl
@@ -72,20 +83,20 @@ class RemoteCrawls:
     async def counts(self, crawl_id: int) -> Counts:
         return (await self.report(crawl_id)).counts
 
-    async def report(self, crawl_id: int) -> Report:
-        found = await self._connection.get(ReportDocument, "crawls", crawl_id)
-        return Report(
+    async def report(self, crawl_id: int) -> CrawlReport:
+        found = await self._connection.get(CrawlReportDocument, "crawls", crawl_id)
+        return CrawlReport(
             crawl=_crawl(found.crawl, found.spec),
             counts=_counts(found.counts),
             pages_per_second=found.pages_per_second,
-            shares=[_value(Share, each) for each in found.shares],
-            skips=[SkipSum(reason=each.reason, count=each.count) for each in found.skips],
+            shares=[_value(CrawlPartition, each) for each in found.shares],
+            skips=[SkipTotal(reason=each.reason, count=each.count) for each in found.skips],
             traps=[_skip(each) for each in found.traps],
         )
 
-    async def pace(self, crawl_id: int) -> list[Beat]:
-        found = await self._connection.get(Page[BeatDocument], "crawls", crawl_id, "pace")
-        return [_value(Beat, each) for each in found.items]
+    async def pace(self, crawl_id: int) -> list[ThroughputSpan]:
+        found = await self._connection.get(Page[CrawlThroughputDocument], "crawls", crawl_id, "pace")
+        return [_value(ThroughputSpan, each) for each in found.items]
 
     async def pause(self, crawl_id: int) -> Crawl:
         return _crawl(await self._connection.post(CrawlDocument, "crawls", crawl_id, "pause"))
@@ -102,14 +113,16 @@ class RemoteCrawls:
     async def urls(
         self, crawl_id: int, *, state: str = "", host: str = "", after: int | None = None, limit: int = 100
     ) -> list[Known]:
-        place = None if after is None else cursor((str(after),))
+        place = None if after is None else encode_cursor((str(after),))
         query = {"state": state or None, "host": host or None, "after": place, "limit": limit}
-        found = await self._connection.get(Page[UrlDocument], "crawls", crawl_id, "urls", **query)
+        found = await self._connection.get(Page[CrawlUrlDocument], "crawls", crawl_id, "urls", **query)
         return [_known(each) for each in found.items]
 
     async def hosts(self, crawl_id: int, *, after: str = "", limit: int = 100) -> list[KnownHost]:
-        place = cursor((after,)) if after else None
-        found = await self._connection.get(Page[HostDocument], "crawls", crawl_id, "hosts", after=place, limit=limit)
+        place = encode_cursor((after,)) if after else None
+        found = await self._connection.get(
+            Page[CrawlHostDocument], "crawls", crawl_id, "hosts", after=place, limit=limit
+        )
         return [_host(each) for each in found.items]
 
     async def skips(
@@ -119,8 +132,10 @@ class RemoteCrawls:
         found = await self._connection.get(Page[SkipDocument], "crawls", crawl_id, "skips", **query)
         return [_skip(each) for each in found.items]
 
-    async def why(self, crawl_id: int, url: str) -> Why:
-        return _value(Why, await self._connection.get(WhyDocument, "crawls", crawl_id, "why", url=url))
+    async def why(self, crawl_id: int, url: str) -> UrlExplanation:
+        return _value(
+            UrlExplanation, await self._connection.get(UrlExplanationDocument, "crawls", crawl_id, "why", url=url)
+        )
 
     async def feed(self, crawl_id: int, urls: Sequence[str]) -> int:
         told = await self._connection.post(dict[str, int], "crawls", crawl_id, "urls", body={"urls": list(urls)})
@@ -138,7 +153,7 @@ class RemoteCrawlFiles:
         self._connection = connection
 
     async def all(self, crawl_id: int) -> list[WarcFile]:
-        found = await self._connection.get(Page[WarcDocument], "crawls", crawl_id, "warcs")
+        found = await self._connection.get(Page[WarcFileDocument], "crawls", crawl_id, "warcs")
         return [_value(WarcFile, each) for each in found.items]
 
     async def get(self, crawl_id: int, name: str) -> bytes:
@@ -159,7 +174,7 @@ def _crawl(document: CrawlDocument, spec: Mapping[str, Any] | None = None) -> Cr
     return Crawl(**told, spec=read, seeded=True)
 
 
-def _counts(document: CountsDocument) -> Counts:
+def _counts(document: CrawlCountsDocument) -> Counts:
     return Counts(**msgspec.structs.asdict(document))
 
 
@@ -167,19 +182,22 @@ def _skip(document: SkipDocument) -> Skip:
     return Skip(**{name: getattr(document, name) for name in Skip.__struct_fields__})
 
 
-def _known(document: UrlDocument) -> Known:
+def _known(document: CrawlUrlDocument) -> Known:
     told = _fields(document)
     return Known(
         **{**told, "key": int(document.key), "next_at": told["next_at"] or 0, "fetched_at": told["fetched_at"] or 0}
     )
 
 
-def _host(document: HostDocument) -> KnownHost:
+def _host(document: CrawlHostDocument) -> KnownHost:
     counts, next_at, until = _counts(document.counts), at(document.next_at) or 0, at(document.leased_until) or 0
-    return KnownHost(document.host, counts, next_at, kept(document.trouble), until, document.holder)
+    return KnownHost(document.host, counts, next_at, problem_state(document.trouble), until, document.holder)
 
 
-def _value(kind: type[T], document: BeatDocument | ShareDocument | WarcDocument | WhyDocument) -> T:
+def _value(
+    kind: type[T],
+    document: CrawlThroughputDocument | CrawlPartitionDocument | WarcFileDocument | UrlExplanationDocument,
+) -> T:
     return kind(**_fields(document))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.documents.destinations import DestinationDocument
 from weft.items.destination import Destination
-from weft.items.destinations import Progress
-from weft.items.export.formats import Format
+from weft.items.destinations import DestinationStatus
+from weft.items.exporters import ExportFormat
+from weft.operations.datasets import DestinationDocument
+from weft.operations.paging import Page
 
 
 class RemoteDestinations:
@@ -26,19 +26,23 @@ class RemoteDestinations:
         url: str,
         *,
         by: str = "",
-        format: Format = Format.JSONL,
+        format: ExportFormat = ExportFormat.JSONL,
         fields: Sequence[str] = (),
-    ) -> Progress:
+    ) -> DestinationStatus:
         """Add a destination; who adds it, the gateway knows."""
         body = {"url": url, "format": format.value, "fields": list(fields)}
         return _progress(await self._connection.call("POST", _path(project, dataset), DestinationDocument, body=body))
 
-    async def all(self, project: str, dataset: str) -> list[Progress]:
+    async def all(self, project: str, dataset: str) -> list[DestinationStatus]:
         page = await self._connection.get(Page[DestinationDocument], *_path(project, dataset))
         return [_progress(each) for each in page.items]
 
-    async def get(self, project: str, dataset: str, destination_id: int) -> Progress:
+    async def get(self, project: str, dataset: str, destination_id: int) -> DestinationStatus:
         return _progress(await self._connection.get(DestinationDocument, *_path(project, dataset), destination_id))
+
+    async def retry(self, project: str, dataset: str, destination_id: int) -> DestinationStatus:
+        path = (*_path(project, dataset), destination_id, "retry")
+        return _progress(await self._connection.call("POST", path, DestinationDocument))
 
     async def remove(self, project: str, dataset: str, destination_id: int) -> None:
         await self._connection.call("DELETE", (*_path(project, dataset), destination_id), None)
@@ -48,7 +52,7 @@ def _path(project: str, dataset: str) -> tuple[str, ...]:
     return ("datasets", project, dataset, "destinations")
 
 
-def _progress(document: DestinationDocument) -> Progress:
+def _progress(document: DestinationDocument) -> DestinationStatus:
     destination = Destination(
         id=document.id,
         dataset_id=0,  # its number is of no use elsewhere
@@ -65,4 +69,4 @@ def _progress(document: DestinationDocument) -> Progress:
         created_at=at(document.created_at) or 0,
         created_by=document.created_by,
     )
-    return Progress(destination, document.waiting)
+    return DestinationStatus(destination, document.waiting)

@@ -7,23 +7,16 @@ from typing import Any
 
 import msgspec
 
-from weft.api.items_asked import cursor_of
-from weft.api.paging import Page, cursor, page
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import iso
-from weft.documents.items import (
-    DatasetDocument,
-    FieldsDocument,
-    ItemDocument,
-    StatsDocument,
-    ThingDocument,
-    ThingHistory,
-)
-from weft.items.datasets import NEWEST, Counts, ThingFilter, Things
-from weft.items.fields import Fields
-from weft.items.items import BEGIN, PAGE, Cursor, Slice
-from weft.items.model import AttemptStats, Condition, Dataset, Look, Row, Selection, Thing
+from weft.items.datasets import NEWEST, DatasetCounts, RecordFilter, RecordPage
+from weft.items.items import BEGIN, PAGE, Cursor, ItemPage
+from weft.items.model import AttemptStats, Dataset, DatasetRecord, FieldFilter, Item, ItemQuery, RecordRevision
+from weft.items.schemas import FieldSummary
+from weft.operations.datasets import DatasetDocument, RecordDocument, RecordHistoryDocument
+from weft.operations.items import AttemptStatsDocument, ItemDocument, ItemFieldsDocument, item_cursor
+from weft.operations.paging import Page, decode_number, encode_cursor
 
 MOST_A_PAGE = 500
 RUNS = ("new_in_run", "changed_in_run", "unseen_in_run")
@@ -35,7 +28,7 @@ class RemoteItems:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def rows(self, wanted: Selection) -> AsyncIterator[Row]:
+    async def rows(self, wanted: ItemQuery) -> AsyncIterator[Item]:
         """Every item that is wanted, in the order in which they came."""
         left, after = wanted.limit, BEGIN
         while left is None or left > 0:
@@ -46,7 +39,7 @@ class RemoteItems:
                 return
             after, left = part.next, None if left is None else left - len(part.rows)
 
-    async def page(self, wanted: Selection, after: Cursor = BEGIN, *, limit: int = PAGE) -> Slice:
+    async def page(self, wanted: ItemQuery, after: Cursor = BEGIN, *, limit: int = PAGE) -> ItemPage:
         """The next ``limit`` items at most, and at most 500."""
         if wanted.run_id is not None:
             path: tuple[object, ...] = ("runs", wanted.run_id, "items")
@@ -54,13 +47,13 @@ class RemoteItems:
         else:
             path, query = ("datasets", wanted.project, wanted.dataset, "items"), {"every": wanted.every}
         query |= _conditions(wanted.where) | {"limit": min(limit, MOST_A_PAGE)}
-        query["after"] = None if after == BEGIN else cursor(tuple(map(str, after)))
+        query["after"] = None if after == BEGIN else encode_cursor(tuple(map(str, after)))
         found = await self._connection.get(Page[ItemDocument], *path, **query)
         rows = [_row(each) for each in found.items]
-        return Slice(rows, None if found.next is None else cursor_of(found.next))
+        return ItemPage(rows, None if found.next is None else item_cursor(found.next))
 
     async def stats(self, run_id: int) -> list[AttemptStats]:
-        found = await self._connection.get(Page[StatsDocument], "runs", run_id, "stats")
+        found = await self._connection.get(Page[AttemptStatsDocument], "runs", run_id, "stats")
         return [AttemptStats(**_fields(each)) for each in found.items]
 
 
@@ -79,9 +72,9 @@ class RemoteDatasets:
     async def get(self, project: str, name: str) -> Dataset:
         return _dataset(await self._connection.get(DatasetDocument, "datasets", project, name))
 
-    async def counts(self, project: str, name: str) -> Counts:
+    async def counts(self, project: str, name: str) -> DatasetCounts:
         found = await self._connection.get(DatasetDocument, "datasets", project, name)
-        return Counts(found.things or 0, found.items or 0)
+        return DatasetCounts(found.things or 0, found.items or 0)
 
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
@@ -90,26 +83,26 @@ class RemoteDatasets:
         return _dataset(await self._connection.call("PUT", ("datasets", project, name), DatasetDocument, body=body))
 
     async def things(
-        self, project: str, name: str, wanted: ThingFilter | None = None, *, below: int = NEWEST, limit: int = 50
-    ) -> Things:
-        wanted = wanted or ThingFilter()
+        self, project: str, name: str, wanted: RecordFilter | None = None, *, below: int = NEWEST, limit: int = 50
+    ) -> RecordPage:
+        wanted = wanted or RecordFilter()
         query: dict[str, Any] = {each: getattr(wanted, each) for each in RUNS}
         times = ("first_seen_after", "first_seen_before", "last_seen_after", "last_seen_before")
         query |= {each: iso(getattr(wanted, each)) for each in times} | _conditions(wanted.where)
-        query |= {"after": None if below == NEWEST else cursor(below), "limit": min(limit, MOST_A_PAGE)}
-        found = await self._connection.get(Page[ThingDocument], "datasets", project, name, "things", **query)
-        return Things([_thing(each) for each in found.items], page(found.next))
+        query |= {"after": None if below == NEWEST else encode_cursor(below), "limit": min(limit, MOST_A_PAGE)}
+        found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "things", **query)
+        return RecordPage([_thing(each) for each in found.items], decode_number(found.next))
 
-    async def thing(self, project: str, name: str, thing_id: int) -> tuple[Thing, list[Look]]:
-        found = await self._connection.get(ThingHistory, "datasets", project, name, "things", thing_id)
-        return _thing(found.thing), [Look(**_fields(each)) for each in found.looks]
+    async def thing(self, project: str, name: str, thing_id: int) -> tuple[DatasetRecord, list[RecordRevision]]:
+        found = await self._connection.get(RecordHistoryDocument, "datasets", project, name, "things", thing_id)
+        return _thing(found.thing), [RecordRevision(**_fields(each)) for each in found.looks]
 
-    async def fields(self, project: str, name: str) -> Fields:
-        found = await self._connection.get(FieldsDocument, "datasets", project, name, "fields")
+    async def fields(self, project: str, name: str) -> FieldSummary:
+        found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields")
         fields = {
             each.name: {"present": each.present, "filled": each.filled, "types": each.types} for each in found.fields
         }
-        return Fields(
+        return FieldSummary(
             sampled=found.sampled,
             fields=fields,
             inferred=found.inferred,
@@ -118,7 +111,7 @@ class RemoteDatasets:
         )
 
 
-def _conditions(where: Sequence[Condition]) -> dict[str, str]:
+def _conditions(where: Sequence[FieldFilter]) -> dict[str, str]:
     by_name: dict[str, dict[str, str]] = {}
     told: dict[str, str] = {}
     for each in where:
@@ -129,8 +122,8 @@ def _conditions(where: Sequence[Condition]) -> dict[str, str]:
     return told | {name: msgspec.json.encode(fields).decode() for name, fields in by_name.items()}
 
 
-def _row(document: ItemDocument) -> Row:
-    return Row(**_without_problem(document))
+def _row(document: ItemDocument) -> Item:
+    return Item(**_without_problem(document))
 
 
 def _dataset(document: DatasetDocument) -> Dataset:
@@ -142,8 +135,8 @@ def _dataset(document: DatasetDocument) -> Dataset:
     )
 
 
-def _thing(document: ThingDocument) -> Thing:
-    return Thing(**_without_problem(document))
+def _thing(document: RecordDocument) -> DatasetRecord:
+    return DatasetRecord(**_without_problem(document))
 
 
 def _without_problem(document: msgspec.Struct) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from weft.access.audit import Entry, Verified
+from weft.access.audit import AuditEntry, AuditVerification
 from weft.access.secrets import Secret
-from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import Moment
 from weft.errors import Conflict
+from weft.operations.paging import Page
 
 MOST_A_PAGE = 500
 
@@ -47,9 +47,9 @@ class RemoteAudit:
 
     async def find(
         self, where: Mapping[str, str], *, before: int | None = None, refused: bool | None = None, limit: int = 50
-    ) -> list[Entry]:
+    ) -> list[AuditEntry]:
         """Entries whose fields are so, newest first, from the one before a number on."""
-        found: list[Entry] = []
+        found: list[AuditEntry] = []
         async for entry in self._newest_first(where, refused):
             if before is None or entry.id < before:
                 found.append(entry)
@@ -57,15 +57,15 @@ class RemoteAudit:
                 break
         return found
 
-    async def every(self) -> AsyncIterator[Entry]:
+    async def every(self) -> AsyncIterator[AuditEntry]:
         for entry in reversed([each async for each in self._newest_first({})]):
             yield entry
 
-    async def verify(self) -> Verified:
+    async def verify(self) -> AuditVerification:
         told = await self._connection.get(dict[str, Any], "audit", "verify")
-        return Verified(told["entries"], told["digest"], told["broken"], told["why"])
+        return AuditVerification(told["entries"], told["digest"], told["broken"], told["why"])
 
-    async def _newest_first(self, where: Mapping[str, str], refused: bool | None = None) -> AsyncIterator[Entry]:
+    async def _newest_first(self, where: Mapping[str, str], refused: bool | None = None) -> AsyncIterator[AuditEntry]:
         after, query = None, {**where, "refused": refused, "limit": MOST_A_PAGE}
         while True:
             page = await self._connection.get(Page[dict[str, Any]], "audit", after=after, **query)
@@ -79,10 +79,10 @@ def _secret(document: dict[str, Any]) -> Secret:
     return Secret(**document | {"updated_at": _moment(document["updated_at"])})
 
 
-def _entry(document: dict[str, Any]) -> Entry:
+def _entry(document: dict[str, Any]) -> AuditEntry:
     data = document["data"]
     told = None if data is None else msgspec.json.encode(data).decode()
-    return Entry(**document | {"at": _moment(document["at"]), "data": told})
+    return AuditEntry(**document | {"at": _moment(document["at"]), "data": told})
 
 
 def _moment(text: str) -> Moment:

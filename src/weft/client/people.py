@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-from weft.access.documents import KeyDocument, KeyMade, UserDocument, UserMade, role_names
-from weft.access.model import Grants, Key, User, role_of
-from weft.api.paging import Page
+from weft.access.model import CreatedKey, CreatedUser, Grants, Key, KeyDocument, User, UserDocument, role_names, role_of
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import Moment, iso, now, seconds
+from weft.operations.paging import Page
 
 MOST_A_PAGE = 500
 
@@ -31,7 +30,7 @@ class RemoteUsers:
 
     async def create(self, name: str, password: str, grants: Grants) -> User:
         body = {"name": name, "password": password, "grants": role_names(grants)}
-        return _user((await self._connection.post(UserMade, "users", body=body)).user)
+        return _user((await self._connection.post(CreatedUser, "users", body=body)).user)
 
     async def set_password(self, name: str, password: str) -> User:
         await self._connection.call("PUT", ("users", name, "password"), None, body={"password": password})
@@ -73,7 +72,7 @@ class RemoteKeys:
         if kind == "join":
             return await self._create_join(name, expires_at, labels)
         body = {"name": name, "grants": role_names(grants), "expires_at": iso(expires_at), "public_key": public_key}
-        made: KeyMade = await self._connection.post(KeyMade, "keys", body=body)
+        made: CreatedKey = await self._connection.post(CreatedKey, "keys", body=body)
         return _key(made.key), made.token
 
     async def _create_join(
@@ -82,7 +81,7 @@ class RemoteKeys:
         body: dict[str, Any] = {"name": name, "labels": None if labels is None else list(labels)}
         if expires_at is not None:
             body["hours"] = round((expires_at - now()) / seconds(3600), 4)
-        made: KeyMade = await self._connection.post(KeyMade, "worker-tokens", body=body)
+        made: CreatedKey = await self._connection.post(CreatedKey, "worker-tokens", body=body)
         return _key(made.key), made.token
 
     async def revoke(self, key_id: int) -> Key:

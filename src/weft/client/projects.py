@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from weft.api.paging import Page
-from weft.api.v1.versions import PlacedSpider
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.documents.versions import SpiderDocument, VersionDocument
-from weft.projects.model import Code, Spider, Version
+from weft.operations.paging import Page
+from weft.operations.versions import DeployStepDocument, ProjectSpiderDocument, SpiderDocument, VersionDocument
+from weft.projects.deploy_progress import DeployStep
+from weft.projects.model import Code, SourceWarning, Spider, Version
 
 DEPLOY_SECONDS = 1800.0
 """To send an archive and have it checked; what it requires may have to be installed first."""
@@ -24,14 +24,21 @@ class RemoteProjects:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def deploy(self, project: str, archive: Path, version: str | None = None, *, by: str = "") -> Version:
+    async def deploy(
+        self, project: str, archive: Path, version: str | None = None, *, by: str = "", progress: str | None = None
+    ) -> Version:
         """Send an archive; who deploys it, the gateway knows."""
-        path, query = ("projects", project, "versions"), {"version": version}
+        path, query = ("projects", project, "versions"), {"version": version, "progress": progress}
         with archive.open("rb") as content:
             document = await self._connection.call(
                 "POST", path, VersionDocument, query=query, content=content, seconds=DEPLOY_SECONDS
             )
         return _version(document)
+
+    async def step(self, project: str, progress: str) -> DeployStep:
+        """What the deploy of this name is busy with."""
+        found = await self._connection.get(DeployStepDocument, "projects", project, "deploys", progress)
+        return DeployStep(found.step, found.seconds)
 
     async def versions(self, project: str) -> list[Version]:
         page = await self._connection.get(Page[VersionDocument], "projects", project, "versions")
@@ -46,7 +53,7 @@ class RemoteProjects:
 
     async def all_spiders(self) -> dict[str, tuple[Spider, ...]]:
         """The spiders of every project's current version."""
-        page = await self._connection.get(Page[PlacedSpider], "spiders")
+        page = await self._connection.get(Page[ProjectSpiderDocument], "spiders")
         found: dict[str, tuple[Spider, ...]] = {}
         for each in page.items:
             found[each.project] = (*found.get(each.project, ()), _spider(each.spider))
@@ -73,6 +80,7 @@ def _version(document: VersionDocument) -> Version:
     parts = [fields.pop(name) for name in ("settings", "root", "requirements", "lock")]
     fields["code"] = Code(document.version, document.digest, *parts)
     fields["spiders"] = tuple(_spider(each) for each in document.spiders)
+    fields["warnings"] = tuple(SourceWarning(each.code, each.file, each.line, each.name) for each in document.warnings)
     return Version(**fields | {"deployed_at": at(document.deployed_at) or 0})
 
 

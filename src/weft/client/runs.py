@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from weft.api.paging import Page, cursor
 from weft.client.connection import Connection
 from weft.client.values import attempt_of, run_of
 from weft.clock import iso
-from weft.documents.runs import AttemptDocument, RunDocument
-from weft.runs.log_records import LogRecord
-from weft.runs.log_search import LogQuery
+from weft.logs.records import LogRecord
+from weft.logs.search import LogQuery
+from weft.operations.paging import Page, encode_cursor
+from weft.operations.runs import AttemptDocument, RunDocument
 from weft.runs.model import Attempt, NewRun, Run, Submitted
 
 MOST_A_PAGE = 500
@@ -24,6 +24,8 @@ class Counts(msgspec.Struct, frozen=True):
     waiting: int
     running: int
     ended: dict[str, int]
+    paused: int = 0
+    held: int = 0
 
 
 class RemoteRuns:
@@ -35,7 +37,7 @@ class RemoteRuns:
     async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
         """Runs newest first. ``where`` may name whatever the API can filter by (``listing.FILTERS``)."""
         found: list[Run] = []
-        after = None if before is None else cursor(before)
+        after = None if before is None else encode_cursor(before)
         while len(found) < limit:
             kind = Page[RunDocument]
             page = await self._connection.get(kind, "runs", **where, after=after, limit=min(limit, MOST_A_PAGE))
@@ -53,7 +55,7 @@ class RemoteRuns:
         return [attempt_of(each) for each in page.items]
 
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
-        """The log of an attempt as far as it is known: of the newest one unless told."""
+        """The log of an attempt as far as it is known: by default of the newest one."""
         data: bytes = await self._connection.get(bytes, "runs", run_id, "log", attempt=attempt or None, format="raw")
         return data
 
@@ -72,7 +74,13 @@ class RemoteRuns:
 
     async def counts(self) -> dict[str, int]:
         found = await self._connection.get(Counts, "runs", "counts")
-        return {"ready": found.ready, "waiting": found.waiting, "running": found.running}
+        return {name: getattr(found, name) for name in ("ready", "waiting", "paused", "running")}
+
+    async def held(self) -> int:
+        """How many of the ready runs a limit of runs at once holds back."""
+        found = await self._connection.get(Counts, "runs", "counts")
+        held: int = found.held
+        return held
 
     async def ended(self, *, within_seconds: float) -> dict[str, int]:
         found = await self._connection.get(Counts, "runs", "counts", within_seconds=max(1, round(within_seconds)))

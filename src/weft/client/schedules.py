@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.clock import iso
-from weft.documents.schedules import ScheduledDocument
+from weft.operations.paging import Page
+from weft.operations.schedules import ScheduledDocument
 from weft.tasks.schedule import Schedule
 
 MOST_A_PAGE = 500

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from weft.access.share import Share, ShareDocument, ShareMade
-from weft.api.paging import Page, cursor
+from weft.access.model import CreatedGuestLink, GuestLink, GuestLinkDocument
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import Moment, iso
+from weft.operations.paging import Page, encode_cursor
 
 
 class RemoteShares:
@@ -19,25 +19,25 @@ class RemoteShares:
 
     async def create(
         self, project: str, *, label: str, by: str = "", dataset: str | None = None, expires_at: Moment | None = None
-    ) -> tuple[Share, str]:
+    ) -> tuple[GuestLink, str]:
         body = {"project": project, "label": label, "dataset": dataset, "expires_at": iso(expires_at)}
-        made: ShareMade = await self._connection.post(ShareMade, "shares", body=body)
+        made: CreatedGuestLink = await self._connection.post(CreatedGuestLink, "shares", body=body)
         return _share(made.share), made.token
 
     async def page(
         self, projects: Collection[str] | None = None, *, below: int | None = None, limit: int = 50
-    ) -> list[Share]:
+    ) -> list[GuestLink]:
         """Links that the key may see: of one project, or of all of them."""
         project = None if projects is None else next(iter(projects))
-        after = None if below is None else cursor(below)
-        found = await self._connection.get(Page[ShareDocument], "shares", project=project, after=after, limit=limit)
+        after = None if below is None else encode_cursor(below)
+        found = await self._connection.get(Page[GuestLinkDocument], "shares", project=project, after=after, limit=limit)
         return [_share(each) for each in found.items]
 
-    async def revoke(self, share_id: int) -> Share:
-        return _share(await self._connection.call("DELETE", ("shares", share_id), ShareDocument))
+    async def revoke(self, share_id: int) -> GuestLink:
+        return _share(await self._connection.call("DELETE", ("shares", share_id), GuestLinkDocument))
 
 
-def _share(document: ShareDocument) -> Share:
+def _share(document: GuestLinkDocument) -> GuestLink:
     fields = {name: getattr(document, name) for name in document.__struct_fields__}
     times = {name: at(value) for name, value in fields.items() if name.endswith("_at")}
-    return Share(**fields | times)
+    return GuestLink(**fields | times)

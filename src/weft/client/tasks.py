@@ -8,22 +8,22 @@ from typing import Any
 
 import msgspec
 
-from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.schedules import schedule_body
 from weft.client.values import at, change_of, stored_of
 from weft.clock import Moment, iso
-from weft.documents.tasks import ChangeDocument, TaskDocument, TickDocument
+from weft.operations.paging import Page
+from weft.operations.tasks import TaskChangeDocument, TaskDocument, TickDocument
 from weft.runs.model import Submitted
-from weft.tasks.changes import Change, Wanted
+from weft.tasks.changes import DesiredState, TaskChange
 from weft.tasks.model import Task
-from weft.tasks.store import Stored
+from weft.tasks.store import StoredTask
 
 MOST_A_PAGE = 500
 
 
 class Applied(msgspec.Struct, frozen=True):
-    changes: list[ChangeDocument]
+    changes: list[TaskChangeDocument]
 
 
 class Backfilled(msgspec.Struct, frozen=True):
@@ -46,8 +46,8 @@ class RemoteTasks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def all(self, project: str | None = None) -> list[Stored]:
-        found: list[Stored] = []
+    async def all(self, project: str | None = None) -> list[StoredTask]:
+        found: list[StoredTask] = []
         after = None
         while True:
             kind = Page[TaskDocument]
@@ -57,39 +57,39 @@ class RemoteTasks:
             if after is None:
                 return found
 
-    async def get(self, project: str, name: str) -> Stored:
+    async def get(self, project: str, name: str) -> StoredTask:
         return stored_of(await self._connection.get(TaskDocument, "tasks", project, name))
 
-    async def ticks(self, stored: Stored, limit: int = 20) -> list[Tick]:
+    async def ticks(self, stored: StoredTask, limit: int = 20) -> list[Tick]:
         """What came of the newest ticks of a task's schedule."""
         task = stored.task
         page = await self._connection.get(Page[TickDocument], "tasks", task.project, task.name, "ticks", limit=limit)
         return [Tick(at(each.fire_at), each.outcome, each.run_id, at(each.at)) for each in page.items]
 
-    async def rehearse(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+    async def rehearse(self, wanted: DesiredState, *, prune: bool = False) -> list[TaskChange]:
         """What ``apply`` would change, and nothing else."""
         return await self._apply(wanted, prune=prune, dry_run=True)
 
-    async def apply(self, wanted: Wanted, *, prune: bool = False) -> list[Change]:
+    async def apply(self, wanted: DesiredState, *, prune: bool = False) -> list[TaskChange]:
         """Make the tasks and projects as ``wanted`` says, all or nothing; return what changed."""
         return await self._apply(wanted, prune=prune, dry_run=False)
 
-    async def _apply(self, wanted: Wanted, *, prune: bool, dry_run: bool) -> list[Change]:
+    async def _apply(self, wanted: DesiredState, *, prune: bool, dry_run: bool) -> list[TaskChange]:
         body = {"tasks": [_body(task) for task in wanted.tasks], "projects": wanted.projects}
         applied = await self._connection.post(Applied, "tasks", "apply", body=body, prune=prune, dry_run=dry_run)
         if not dry_run:
             self._connection.forget("tasks")
         return [change_of(each) for each in applied.changes]
 
-    async def wanted(self, project: str | None = None) -> Wanted:
+    async def wanted(self, project: str | None = None) -> DesiredState:
         """All tasks, or those of a project, as ``apply`` takes them."""
-        return Wanted(tuple(stored.task for stored in await self.all(project)))
+        return DesiredState(tuple(stored.task for stored in await self.all(project)))
 
-    async def pause(self, project: str, name: str, *, paused: bool = True) -> Stored:
+    async def pause(self, project: str, name: str, *, paused: bool = True) -> StoredTask:
         verb = "pause" if paused else "resume"
         return stored_of(await self._connection.post(TaskDocument, "tasks", project, name, verb))
 
-    async def put(self, task: Task, *, seen: Collection[int] | None = None, new: bool = False) -> Stored:
+    async def put(self, task: Task, *, seen: Collection[int] | None = None, new: bool = False) -> StoredTask:
         """Make or replace a task, if its revision is in ``seen``, or that which this client has read if none is given.
 
         One that is to be ``new`` must not be there.

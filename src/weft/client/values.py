@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from weft.clock import Moment, moment
-from weft.documents.runs import AttemptDocument, RunDocument
-from weft.documents.tasks import ChangeDocument, TaskDocument
-from weft.documents.workers import WorkerDocument
+from weft.operations.runs import AttemptDocument, RunDocument
+from weft.operations.tasks import TaskChangeDocument, TaskDocument
+from weft.operations.workers import WorkerDocument
 from weft.runs.model import Attempt, Run, RunSpec
 from weft.tasks import taskfile
-from weft.tasks.changes import Change
-from weft.tasks.store import Stored
-from weft.workers.workers import WorkerInfo
+from weft.tasks.changes import TaskChange
+from weft.tasks.store import StoredTask
+from weft.workers.workers import WorkerStatus
 
 ADDED = frozenset({"id", "revision", "missed", "updated_at", "next_fire_at", "starts", "next", "ticks", "runs"})
 """What a document of a task has beside its definition."""
@@ -32,17 +32,18 @@ def attempt_of(document: AttemptDocument) -> Attempt:
     return Attempt(**_moments(fields), log_key=None)
 
 
-def worker_of(document: WorkerDocument) -> WorkerInfo:
-    return WorkerInfo(**_moments({name: getattr(document, name) for name in document.__struct_fields__}))
+def worker_of(document: WorkerDocument) -> WorkerStatus:
+    told = {name: getattr(document, name) for name in document.__struct_fields__ if name != "problem"}
+    return WorkerStatus(**_moments(told))  # the problem is read from the stats again
 
 
-def stored_of(document: TaskDocument) -> Stored:
+def stored_of(document: TaskDocument) -> StoredTask:
     definition: dict[str, Any] = msgspec.to_builtins(document)
     schedule = definition.get("schedule")
     if schedule is not None:
         definition["schedule"] = {name: value for name, value in schedule.items() if value is not None}
-    task = taskfile.task({name: value for name, value in definition.items() if name not in ADDED}, "the task")
-    return Stored(
+    task = taskfile.task_from({name: value for name, value in definition.items() if name not in ADDED}, "the task")
+    return StoredTask(
         id=document.id,
         task=task,
         revision=document.revision,
@@ -52,10 +53,10 @@ def stored_of(document: TaskDocument) -> Stored:
     )
 
 
-def change_of(document: ChangeDocument) -> Change:
+def change_of(document: TaskChangeDocument) -> TaskChange:
     what: Any = document.what
     fields = {name: (each.old, each.new) for name, each in document.fields.items()}
-    return Change(what=what, project=document.project, name=document.task or "", fields=fields)
+    return TaskChange(what=what, project=document.project, name=document.task or "", fields=fields)
 
 
 def at(text: str | None) -> Moment | None:

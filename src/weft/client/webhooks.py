@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 from weft.access.model import EVERYWHERE
-from weft.api.paging import Page, cursor
-from weft.api.v1.webhooks import CreatedWebhook, DeliveryDocument, WebhookDocument
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.webhooks.model import Delivery, DeliveryState, Webhook
+from weft.operations.paging import Page, encode_cursor
+from weft.operations.webhooks import CreatedWebhookDocument, WebhookDeliveryDocument, WebhookDocument
+from weft.webhooks.model import DeliveryState, Webhook, WebhookDelivery
 
 MOMENTS = ("created_at", "finished_at", "next_at")
 
@@ -26,7 +26,9 @@ class RemoteWebhooks:
     ) -> tuple[Webhook, str]:
         """Make a webhook; who makes it, the gateway knows. The secret is returned here and never again."""
         body = {"url": url, "project": project, "kinds": list(kinds)}
-        made: CreatedWebhook = await self._connection.call("POST", ("webhooks",), CreatedWebhook, body=body)
+        made: CreatedWebhookDocument = await self._connection.call(
+            "POST", ("webhooks",), CreatedWebhookDocument, body=body
+        )
         return _webhook(made.webhook), made.secret
 
     async def find(self, projects: Collection[str] | None = None) -> list[Webhook]:
@@ -55,15 +57,19 @@ class RemoteWebhooks:
 
     async def deliveries(
         self, webhook_id: int, *, state: DeliveryState | None = None, before: int | None = None, limit: int = 50
-    ) -> list[Delivery]:
-        asked: dict[str, Any] = {"state": state, "after": None if before is None else cursor(before), "limit": limit}
+    ) -> list[WebhookDelivery]:
+        asked: dict[str, Any] = {
+            "state": state,
+            "after": None if before is None else encode_cursor(before),
+            "limit": limit,
+        }
         path = ("webhooks", webhook_id, "deliveries")
-        page = await self._connection.get(Page[DeliveryDocument], *path, **asked)
+        page = await self._connection.get(Page[WebhookDeliveryDocument], *path, **asked)
         return [_delivery(webhook_id, each) for each in page.items]
 
-    async def replay(self, webhook_id: int, delivery_id: int) -> Delivery:
+    async def replay(self, webhook_id: int, delivery_id: int) -> WebhookDelivery:
         path = ("webhooks", webhook_id, "deliveries", delivery_id, "replay")
-        return _delivery(webhook_id, await self._connection.call("POST", path, DeliveryDocument))
+        return _delivery(webhook_id, await self._connection.call("POST", path, WebhookDeliveryDocument))
 
 
 def _webhook(document: WebhookDocument) -> Webhook:
@@ -71,9 +77,9 @@ def _webhook(document: WebhookDocument) -> Webhook:
     return Webhook(**_moments(fields) | {"kinds": tuple(document.kinds)})
 
 
-def _delivery(webhook_id: int, document: DeliveryDocument) -> Delivery:
-    names = [name for name in Delivery.__dataclass_fields__ if name != "webhook_id"]
-    return Delivery(webhook_id=webhook_id, **_moments({name: getattr(document, name) for name in names}))
+def _delivery(webhook_id: int, document: WebhookDeliveryDocument) -> WebhookDelivery:
+    names = [name for name in WebhookDelivery.__dataclass_fields__ if name != "webhook_id"]
+    return WebhookDelivery(webhook_id=webhook_id, **_moments({name: getattr(document, name) for name in names}))
 
 
 def _moments(fields: dict[str, Any]) -> dict[str, Any]:

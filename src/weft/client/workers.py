@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from weft.api.paging import Page
 from weft.client.connection import Connection
 from weft.client.values import worker_of
-from weft.documents.workers import WorkerDocument
-from weft.workers.workers import WorkerInfo
+from weft.operations.paging import Page
+from weft.operations.workers import WorkerDocument
+from weft.workers.workers import WorkerStatus
 
 
 class RemoteWorkers:
@@ -15,12 +15,12 @@ class RemoteWorkers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def all(self) -> list[WorkerInfo]:
+    async def all(self) -> list[WorkerStatus]:
         page = await self._connection.get(Page[WorkerDocument], "workers")
         return [worker_of(each) for each in page.items]
 
-    async def get(self, name: str) -> WorkerInfo:
+    async def get(self, name: str) -> WorkerStatus:
         return worker_of(await self._connection.get(WorkerDocument, "workers", name))
 
-    async def drain(self, worker_id: int) -> WorkerInfo:
+    async def drain(self, worker_id: int) -> WorkerStatus:
         return worker_of(await self._connection.post(WorkerDocument, "workers", worker_id, "drain"))

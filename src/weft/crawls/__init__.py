@@ -1,1 +1,1 @@
-"""Crawls of whole sites: the frontier, the crawler, politeness, and what is kept of pages."""
+"""The control plane of crawls: front door, coordinator, autoscaler, frontier stores and reports."""

@@ -1,36 +1,144 @@
-"""The front door to crawls: begin, look, pause, let go on, stop, and ask why."""
+"""The front door to crawls: create, list, pause, resume, stop, explain; and how fast they are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
 from weft import events
-from weft.access.witness import tell
-from weft.addresses import Guard
-from weft.clock import Clock
-from weft.crawl_ports import FAILED, SKIPPED, STATES, Counts, Frontier, Known, KnownHost
+from weft.access.audit import record_change
+from weft.address_guard import Guard
+from weft.clock import SECOND, Clock, Moment
 from weft.crawl_spec import CrawlSpec
-from weft.crawls import list_store, pace, standing, store
-from weft.crawls.checking import check_address, check_name, check_reason, checked, name_of, share_spec
-from weft.crawls.counting import Counting
-from weft.crawls.feeding import give
+from weft.crawler.messages import ACTIVE, FINISHED, NO_POLICY, PAUSED, STOPPED, CrawlPolicy, Skip
+from weft.crawls import lifecycle, store
 from weft.crawls.files import CrawlFiles
-from weft.crawls.model import ACTIVE, FINISHED, NO_POLICY, PAUSED, STOPPED, Crawl, Policy, Skip
-from weft.crawls.report import Beat, Report, Why
+from weft.crawls.lifecycle import add_urls
+from weft.crawls.model import IN_DATABASE, Crawl, CrawlPartition, CrawlReport, ThroughputSpan, UrlExplanation
+from weft.crawls.project_scope import host_for
+from weft.crawls.validation import check_address, check_name, check_reason, crawl_name, partition_spec, validated_spec
 from weft.db.database import Database, Transaction
-from weft.errors import Conflict, Invalid, NotFound
+from weft.errors import Conflict, FrontierElsewhere, Invalid, NotFound
 from weft.events import Fact
-from weft.fetching.proxies import check_plan
-from weft.ports import Blobs
-from weft.runs.model import NewRun, Retry, RunSpec
+from weft.items.model import TimelineSample
+from weft.ports import FAILED, SKIPPED, STATES, Blobs, Counts, Frontier, Known, KnownHost
+from weft.proxies.proxies import check_plan
+from weft.runs import store as run_store
+from weft.runs.model import UNLEASED, NewRun, Retry, RunSpec
 from weft.runs.runs import Runs
+
+POINTS = 60
+"""Into how many parts the time of a crawl is divided."""
+RECENT: Moment = 10 * SECOND
+"""How far back one looks for the speed of now."""
+SILENT_AFTER: Moment = 25 * SECOND
+"""A run that has told nothing for so long does nothing, as far as anybody knows; they tell every ten seconds."""
+
+RunTimeline = Sequence[TimelineSample]
+RunAttempt = tuple[int, int]
+"""A run, and which attempt of it."""
+
+
+def current_throughput(
+    shares: Sequence[CrawlPartition], courses: Mapping[RunAttempt, RunTimeline], at: Moment
+) -> float:
+    """Pages a second of all that runs, in its last seconds; of what has just begun, since then."""
+    running = [share for share in shares if share.state == "running"]
+    return sum(_current_rate(share, courses.get((share.run_id, share.attempt), ()), at) for share in running)
+
+
+def _current_rate(share: CrawlPartition, course: RunTimeline, at: Moment) -> float:
+    if not course or at - course[-1].at > SILENT_AFTER:
+        return 0.0
+    last = course[-1]
+    before = next((each for each in reversed(course) if last.at - each.at >= RECENT), None)
+    since, had = (share.started_at or last.at, 0) if before is None else (before.at, before.requests)
+    return max(0.0, (last.requests - had) * SECOND / max(last.at - since, SECOND))
+
+
+def measured_until(courses: Iterable[RunTimeline], at: Moment) -> Moment:
+    """Up to when it is known how fast a crawl is that goes on: when its runs last told, or now if that is long ago."""
+    last = max((course[-1].at for course in courses if course), default=0)
+    return last if at - last <= SILENT_AFTER else at
+
+
+def average_throughput(crawl: Crawl, counts: Counts) -> float:
+    """Pages a second from the begin of a crawl until its end; 0 where it has not ended."""
+    passed = 0 if crawl.ended_at is None else crawl.ended_at - crawl.created_at
+    return (counts.done + counts.failed) * SECOND / passed if passed >= SECOND else 0.0
+
+
+def throughput_over_time(
+    courses: Iterable[RunTimeline], begin: Moment, end: Moment, points: int = POINTS
+) -> list[ThroughputSpan]:
+    """Pages a second in equal parts of the time; what came between two samples is spread evenly over their time."""
+    width = max((end - begin) // points, SECOND)
+    count = max(1, -(-(end - begin) // width))
+    pages = [0.0] * count
+    for course in courses:
+        for earlier, later in pairwise(course):
+            _spread(pages, (earlier.at - begin) / width, (later.at - begin) / width, later.requests - earlier.requests)
+    return [
+        ThroughputSpan(at=begin + place * width, pages_per_second=round(each * SECOND / width, 3))
+        for place, each in enumerate(pages)
+    ]
+
+
+def _spread(pages: list[float], since: float, until: float, amount: int) -> None:
+    """Add an amount that came between two places, to each part of the time as much as lies in it."""
+    if until <= since or amount <= 0:
+        return
+    for place in range(max(0, int(since)), min(len(pages), int(until) + 1)):
+        inside = min(until, place + 1) - max(since, place)
+        pages[place] += amount * max(0.0, inside) / (until - since)
+
+
+FRESH_SECONDS = 1.0
+"""How long the counts of a crawl that is not over are told again."""
+MOST_CACHED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedCounts:
+    counts: Counts
+    at: float
+    ended_at: Moment | None
+
+
+class CountCache:
+    """Remembers counts: of a crawl that is done until it goes on, of others for a moment."""
+
+    def __init__(self, frontier: Frontier, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._frontier, self._monotonic = frontier, monotonic
+        self._counted: dict[int, _CachedCounts] = {}
+
+    async def here(self, crawl: Crawl) -> Counts | None:
+        """The same for lists; None where its URLs are in another frontier."""
+        try:
+            return await self.of(crawl)
+        except FrontierElsewhere:
+            return None
+
+    async def of(self, crawl: Crawl) -> Counts:
+        known, at = self._counted.get(crawl.id), self._monotonic()
+        is_over = crawl.state == FINISHED and crawl.ended_at is not None
+        if known is not None and (at - known.at < FRESH_SECONDS or (is_over and known.ended_at == crawl.ended_at)):
+            return known.counts
+        counts = await self._frontier.counts(crawl.id)
+        if len(self._counted) >= MOST_CACHED:
+            del self._counted[next(iter(self._counted))]
+        self._counted[crawl.id] = _CachedCounts(counts, at, crawl.ended_at if is_over else None)
+        return counts
+
 
 MOST_TRAPS = 100
 """Patterns of traps that a report has."""
-SHARE_RETRY = Retry(count=3, delay_seconds=5.0)
+PARTITION_RETRY = Retry(count=3, delay_seconds=5.0)
 """A share that fails is tried again: what it held goes back in line by itself."""
 FILLING = "it is being filled"
 
@@ -39,11 +147,19 @@ class Crawls:
     """Every crawl there is. Each is done by runs, its shares; what is known of addresses is in the frontier."""
 
     def __init__(
-        self, db: Database, runs: Runs, frontier: Frontier, blobs: Blobs, clock: Clock, policy: Policy = NO_POLICY
+        self,
+        db: Database,
+        runs: Runs,
+        frontier: Frontier,
+        blobs: Blobs,
+        clock: Clock,
+        policy: CrawlPolicy = NO_POLICY,
+        *,
+        place: str = IN_DATABASE,
     ) -> None:
         self._db, self._runs, self._frontier, self._clock = db, runs, frontier, clock
-        self.files, self.counting = CrawlFiles(blobs), Counting(frontier)
-        self._policy = policy
+        self.files, self.counting = CrawlFiles(blobs), CountCache(frontier)
+        self._policy, self._place = policy, place
 
     async def create(
         self,
@@ -57,21 +173,21 @@ class Crawls:
     ) -> Crawl:
         """Begin a crawl: its shares are queued with it. One that is begun ``paused`` waits for ``resume``."""
         check_name("project", project)
-        read = checked(spec, self._policy)
-        name = name_of(name, read)
+        read = validated_spec(spec, self._policy)
+        name = crawl_name(name, read)
 
         def work(tx: Transaction) -> int:
             at = self._clock()
             check_plan(tx, project, read.fetching.proxies)
             row = {"project": project, "name": name, "run_id": None, "spec": read, "created_at": at, "created_by": by}
-            crawl_id = store.add(tx, row)
+            crawl_id = store.add(tx, row | {"frontier": self._place})
             if paused:
                 store.change_state(tx, crawl_id, [ACTIVE], PAUSED, FILLING, None)
             shares = 0 if paused else max(read.spread, 1)  # what is to be spread by itself begins with one
             queued = [self._queue(tx, crawl_id, (project, name, read), labels, by) for _ in range(shares)]
             run_id = queued[0] if queued else None
             events.append(tx, [Fact("crawl_started", project, run_id, None, {"crawl": crawl_id})], at)
-            tell(tx, after={"crawl": crawl_id, "name": name, "urls": list(read.urls[:10])})
+            record_change(tx, after={"crawl": crawl_id, "name": name, "urls": list(read.urls[:10])})
             return crawl_id
 
         return await self.get(await self._db.transact(work))
@@ -84,21 +200,21 @@ class Crawls:
         run = NewRun(
             project=project,
             task=name,
-            kind=list_store.KIND,
-            spec=RunSpec(spec=share_spec(spec, crawl_id), labels=tuple(labels), retry=SHARE_RETRY),
-            correlation_id=list_store.correlation(crawl_id),
+            kind=store.KIND,
+            spec=RunSpec(spec=partition_spec(spec, crawl_id), labels=tuple(labels), retry=PARTITION_RETRY),
+            correlation_id=store.correlation(crawl_id),
             by=by,
         )
         run_id = self._runs.admit(tx, [run])[0].run_id
-        list_store.set_run(tx, crawl_id, run_id)
+        store.set_run(tx, crawl_id, run_id)
         return run_id
 
-    def queue_share(self, tx: Transaction, crawl: Crawl, by: str = "") -> int:
-        """Queue one more run that does a share of a crawl, like its first."""
-        spider = list_store.spider_run(tx, crawl)
+    def queue_partition(self, tx: Transaction, crawl: Crawl, by: str = "") -> int:
+        """Queue one more run that does a partition of a crawl, like its first."""
+        spider = store.spider_run(tx, crawl)
         if spider is not None:
             return self._runs.admit(tx, [replace(spider, by=by)])[0].run_id
-        labels = list_store.labels(tx, crawl)
+        labels = store.labels(tx, crawl)
         return self._queue(tx, crawl.id, (crawl.project, crawl.name, crawl.spec), labels, by)
 
     async def get(self, crawl_id: int) -> Crawl:
@@ -108,7 +224,7 @@ class Crawls:
         return found
 
     async def project_of(self, crawl_id: int) -> str:
-        found = await self._db.glance(lambda tx: list_store.project_of(tx, crawl_id))
+        found = await self._db.glance(lambda tx: store.project_of(tx, crawl_id))
         if found is None:
             raise NotFound("crawl", crawl_id)
         return found
@@ -125,42 +241,50 @@ class Crawls:
     ) -> list[Crawl]:
         """Crawls, newest first."""
         wanted = {"projects": projects, "state": state, "name": name, "run_id": run_id, "before": before}
-        return await self._db.read(lambda tx: list_store.page(tx, limit=limit, **wanted))  # type: ignore[arg-type]
+        return await self._db.read(lambda tx: store.page(tx, limit=limit, **wanted))  # type: ignore[arg-type]
+
+    async def counted(
+        self, projects: Collection[str] | None = None, *, state: str | None = None, limit: int = 50
+    ) -> list[tuple[Crawl, Counts | None]]:
+        """Crawls, newest first, and the counts of each; None where its URLs are in another frontier."""
+        found = await self.all(projects, state=state, limit=limit)
+        return [(each, await self.counting.here(each)) for each in found]
 
     async def states(self) -> dict[str, int]:
         """How many crawls are in each state; of those that have ended, the newest thousand."""
-        return await self._db.read(list_store.count_states)
+        return await self._db.read(store.count_states)
 
     async def counts(self, crawl_id: int) -> Counts:
         return await self._frontier.counts(crawl_id)
 
-    async def report(self, crawl_id: int) -> Report:
+    async def report(self, crawl_id: int) -> CrawlReport:
         """A crawl, how far it is, who does it, and what was left out."""
         crawl, counts = await self.get(crawl_id), await self.counts(crawl_id)
 
-        def look(tx: Transaction) -> Report:
-            shares = list_store.shares(tx, crawl)
-            courses = list_store.courses(tx, [share.run_id for share in shares if share.finished_at is None])
-            return Report(
+        def look(tx: Transaction) -> CrawlReport:
+            shares = store.partitions(tx, crawl)
+            courses = store.timelines(tx, [share.run_id for share in shares if share.finished_at is None])
+            return CrawlReport(
                 crawl=crawl,
                 counts=counts,
-                pages_per_second=pace.now(shares, courses, self._clock()) or pace.on_average(crawl, counts),
+                pages_per_second=current_throughput(shares, courses, self._clock())
+                or average_throughput(crawl, counts),
                 shares=shares,
-                skips=list_store.skip_sums(tx, crawl_id),
-                traps=list_store.skips_of(tx, crawl_id, traps=True, limit=MOST_TRAPS),
+                skips=store.skip_sums(tx, crawl_id),
+                traps=store.skips_of(tx, crawl_id, traps=True, limit=MOST_TRAPS),
             )
 
         return await self._db.read(look)
 
-    async def pace(self, crawl_id: int) -> list[Beat]:
+    async def pace(self, crawl_id: int) -> list[ThroughputSpan]:
         """How fast the crawl was from its begin until now."""
         crawl = await self.get(crawl_id)
 
-        def look(tx: Transaction) -> list[Beat]:
-            shares = list_store.shares(tx, crawl)
-            courses = list_store.courses(tx, [share.run_id for share in shares])
-            end = crawl.ended_at or pace.told_until(courses.values(), self._clock())
-            return pace.beats(courses.values(), crawl.created_at, end)
+        def look(tx: Transaction) -> list[ThroughputSpan]:
+            shares = store.partitions(tx, crawl)
+            courses = store.timelines(tx, [share.run_id for share in shares])
+            end = crawl.ended_at or measured_until(courses.values(), self._clock())
+            return throughput_over_time(courses.values(), crawl.created_at, end)
 
         return await self._db.read(look)
 
@@ -177,15 +301,17 @@ class Crawls:
             crawl, at = _held(tx, crawl_id), self._clock()
             ended_at = at if state == STOPPED else None
             if not store.change_state(tx, crawl_id, before, state, reason, ended_at):
-                may = f"only one that is {standing.either(before)} can be {state}"
-                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; {may}")
+                may = f"only one that is {lifecycle.joined_with_or(before)} can be {state}"
+                raise Conflict(f"crawl {crawl_id} is {lifecycle.state_text(crawl)}; {may}")
             kind = "crawl_paused" if state == PAUSED else "crawl_finished"
             data = {"crawl": crawl_id, "reason": reason}
             events.append(tx, [Fact(kind, crawl.project, crawl.run_id, None, data)], at)
-            for share in list_store.live_shares(tx, crawl):
-                if share.state == "queued":
+            for share in store.live_partitions(tx, crawl):
+                if share.state in UNLEASED:
                     self._runs.cancel_in(tx, share.run_id, f"crawl {crawl_id} is {state}")
-            tell(tx, before={"state": crawl.state}, after={"state": state})
+                else:
+                    run_store.withdraw_pause(tx, share.run_id)  # it ends, and nobody would let it go on
+            record_change(tx, before={"state": crawl.state}, after={"state": state})
 
         await self._db.transact(work)
         return await self.get(crawl_id)
@@ -196,31 +322,34 @@ class Crawls:
         def work(tx: Transaction) -> None:
             crawl, at = _held(tx, crawl_id), self._clock()
             if not store.change_state(tx, crawl_id, [PAUSED, STOPPED], ACTIVE, "", None):
-                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; only one paused or stopped can go on")
+                raise Conflict(
+                    f"crawl {crawl_id} is {lifecycle.state_text(crawl)}; only one paused or stopped can go on"
+                )
             self.go_on(tx, crawl, by)
             events.append(tx, [Fact("crawl_resumed", crawl.project, crawl.run_id, None, {"crawl": crawl_id})], at)
-            tell(tx, before={"state": crawl.state}, after={"state": ACTIVE})
+            record_change(tx, before={"state": crawl.state}, after={"state": ACTIVE})
 
         await self._db.transact(work)
         return await self.get(crawl_id)
 
     def go_on(self, tx: Transaction, crawl: Crawl, by: str = "") -> None:
         """See to it that somebody does a crawl: queue a share unless one waits already."""
-        if not any(share.state == "queued" for share in list_store.live_shares(tx, crawl)):
-            self.queue_share(tx, crawl, by)
+        if not any(share.state == "queued" for share in store.live_partitions(tx, crawl)):
+            self.queue_partition(tx, crawl, by)
 
     async def urls(
         self, crawl_id: int, *, state: str = "", host: str = "", after: int | None = None, limit: int = 100
     ) -> list[Known]:
         """Addresses that the crawl knows."""
         if state and state not in STATES:
-            raise Invalid("state", state, f"it must be {standing.either(STATES)}")
+            raise Invalid("state", state, f"it must be {lifecycle.joined_with_or(STATES)}")
         await self.get(crawl_id)
         return await self._frontier.urls(crawl_id, state, host, after, limit)
 
     async def hosts(self, crawl_id: int, *, after: str = "", limit: int = 100) -> list[KnownHost]:
-        await self.get(crawl_id)
-        return await self._frontier.hosts(crawl_id, after, limit)
+        crawl = await self.get(crawl_id)
+        found = await self._frontier.hosts(crawl_id, after, limit)
+        return [host_for(crawl.project, each, self._clock()) for each in found]
 
     async def skips(
         self, crawl_id: int, *, reason: str | None = None, traps: bool = False, limit: int = 100
@@ -229,27 +358,27 @@ class Crawls:
         await self.get(crawl_id)
 
         def look(tx: Transaction) -> list[Skip]:
-            found = list_store.skips_of(tx, crawl_id, reason=reason, traps=traps, limit=limit)
+            found = store.skips_of(tx, crawl_id, reason=reason, traps=traps, limit=limit)
             if not found and reason:
-                check_reason(reason, crawl_id, [each.reason for each in list_store.skip_sums(tx, crawl_id)])
+                check_reason(reason, crawl_id, [each.reason for each in store.skip_sums(tx, crawl_id)])
             return found
 
         return await self._db.read(look)
 
-    async def why(self, crawl_id: int, url: str) -> Why:
+    async def why(self, crawl_id: int, url: str) -> UrlExplanation:
         """Why an address is not crawled, in one sentence."""
         from weft.crawls import why  # it reads pages, which nobody else here does
 
-        return await why.told(self._frontier, await self.get(crawl_id), url, self._clock())
+        return await why.explain(self._frontier, await self.get(crawl_id), url, self._clock())
 
     async def feed(self, crawl_id: int, urls: Sequence[str]) -> int:
         """Add addresses to a crawl and tell how many it did not know; one that is over goes on with them."""
         crawl, guard = await self.get(crawl_id), Guard(self._policy.allowed_networks)
         spelled = [check_address(f"urls[{place}]", url, guard) for place, url in enumerate(urls)]
         if crawl.state == STOPPED:
-            raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; let it go on before you give it more")
-        await standing.check_budget(self._frontier, crawl, self._clock())
-        new = await give(self._frontier, crawl, spelled, "fed")
+            raise Conflict(f"crawl {crawl_id} is {lifecycle.state_text(crawl)}; let it go on before you give it more")
+        await lifecycle.check_budget(self._frontier, crawl, self._clock())
+        new = await add_urls(self._frontier, crawl, spelled, "fed")
         if crawl.state == FINISHED and new:
             await self._reopen(crawl)
         return new
@@ -259,8 +388,9 @@ class Crawls:
         if state not in (FAILED, SKIPPED):
             raise Invalid("state", state, f"it must be {FAILED} or {SKIPPED}")
         crawl = await self.get(crawl_id)
-        await standing.check_budget(self._frontier, crawl, self._clock(), known_hosts=True)
+        await lifecycle.check_budget(self._frontier, crawl, self._clock(), known_hosts=True)
         count = await self._frontier.requeue(crawl_id, state)
+        await self._db.transact(lambda tx: store.forget_skips(tx, crawl_id, state))
         if crawl.state == FINISHED and count:
             await self._reopen(crawl)
         return count
@@ -271,7 +401,7 @@ class Crawls:
                 self.go_on(tx, crawl)
                 data = {"crawl": crawl.id}
                 events.append(tx, [Fact("crawl_resumed", crawl.project, crawl.run_id, None, data)], self._clock())
-            tell(tx, after={"state": ACTIVE})
+            record_change(tx, after={"state": ACTIVE})
 
         await self._db.transact(work)
 
@@ -281,9 +411,9 @@ class Crawls:
         def work(tx: Transaction) -> Crawl:
             crawl = _held(tx, crawl_id)
             if crawl.state in (ACTIVE, PAUSED):
-                raise Conflict(f"crawl {crawl_id} is {standing.told(crawl)}; stop it first")
-            list_store.forget(tx, crawl_id)
-            tell(tx, before={"name": crawl.name, "urls": list(crawl.spec.urls[:10])})
+                raise Conflict(f"crawl {crawl_id} is {lifecycle.state_text(crawl)}; stop it first")
+            store.forget(tx, crawl_id)
+            record_change(tx, before={"name": crawl.name, "urls": list(crawl.spec.urls[:10])})
             return crawl
 
         await self._db.transact(work)
@@ -292,7 +422,7 @@ class Crawls:
 
 
 def _held(tx: Transaction, crawl_id: int) -> Crawl:
-    found = list_store.hold(tx, crawl_id)
+    found = store.lock(tx, crawl_id)
     if found is None:
         raise NotFound("crawl", crawl_id)
     return found

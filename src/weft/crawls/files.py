@@ -1,11 +1,11 @@
-"""The raw exchanges of crawls that are kept: WARC files, each with its index, in the blob store."""
+"""The WARC files of crawls, each with its CDXJ index, in the blob store."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from weft.crawls.cdxj import merged, moved
-from weft.crawls.report import WarcFile
+from weft.crawler.cdxj import merge_indexes, relocated
+from weft.crawls.model import WarcFile
 from weft.errors import NotFound
 from weft.ports import Blobs
 
@@ -66,7 +66,7 @@ class CrawlFiles:
                 indexes.append(_lines(self.parts(crawl_id, name, length), joined_as, before))
             before += each.size
         piece = bytearray()
-        async for line in merged(indexes):
+        async for line in merge_indexes(indexes):
             piece += line
             if len(piece) >= LEAST_OF_INDEX:
                 yield bytes(piece)
@@ -91,7 +91,7 @@ async def _lines(parts: AsyncIterator[bytes], joined_as: str, before: int) -> As
 def _whole(lines: list[bytes], joined_as: str, before: int) -> list[bytes]:
     if not joined_as:
         return [line + b"\n" for line in lines if line]
-    return sorted(line for line in (moved(line, joined_as, before) for line in lines) if line)
+    return sorted(line for line in (relocated(line, joined_as, before) for line in lines) if line)
 
 
 def _folder(crawl_id: int) -> str:

@@ -1,38 +1,41 @@
-"""Why an address is not crawled, in one sentence."""
+"""Explains why a URL is not crawled, in one sentence."""
 
 from __future__ import annotations
 
 from weft.clock import SECOND, Moment, iso
-from weft.crawl_ports import DONE, FAILED, LEASED, QUEUED, Frontier, Known, KnownHost
-from weft.crawls.model import ACTIVE, Crawl
-from weft.crawls.politeness import read_state
-from weft.crawls.reasons import sentence
-from weft.crawls.report import Why
-from weft.crawls.robots import UNREACHABLE, Rules, token_of
-from weft.crawls.scope import Scope
-from weft.crawls.spider_keys import is_of_spider, request_key
-from weft.crawls.traps import Traps
+from weft.crawler.messages import ACTIVE
+from weft.crawler.politeness import read_state
+from weft.crawler.reasons import describe_reason
+from weft.crawler.robots import UNREACHABLE, RobotsRules, token_of
+from weft.crawler.scope import ScopeFilter
+from weft.crawler.traps import TrapDetector
+from weft.crawls.model import Crawl, UrlExplanation, is_spider_crawl, spider_request_key
+from weft.crawls.project_scope import host_for
 from weft.errors import Invalid
-from weft.fetching.urls import Spelling, host_of, key_of, origin_of
+from weft.fetching.urls import Canonicalizer, host_of, key_of, origin_of
+from weft.ports import DONE, FAILED, LEASED, QUEUED, Frontier, Known, KnownHost
 
 NOT_ASKED = "no page that was fetched made the spider ask for it"
 PAGE, PAGES = 100, 5
 """How many hosts are looked through for one of them: their names are alike, so that there are few."""
 
 
-async def told(frontier: Frontier, crawl: Crawl, url: str, now: Moment) -> Why:
+async def explain(frontier: Frontier, crawl: Crawl, url: str, now: Moment) -> UrlExplanation:
     """What the frontier knows of the address; where it knows nothing, what the crawl would do with it."""
     spec = crawl.spec
-    found = Spelling(spec.traps.keep_tracking, spec.traps.drop_parameters).canonical(url)
+    found = Canonicalizer(spec.traps.keep_tracking, spec.traps.drop_parameters).canonical(url)
     if found is None:
         raise Invalid("url", url, "it must be an http or https address")
-    of_spider = is_of_spider(crawl)
-    known = await frontier.look(crawl.id, request_key(url) if of_spider else key_of(found))
+    of_spider = is_spider_crawl(crawl)
+    known = await frontier.look(crawl.id, spider_request_key(url) if of_spider else key_of(found))
     host = await _host(frontier, crawl.id, host_of(found))
+    host = host_for(crawl.project, host, now) if host is not None else None
     if known is not None:
-        return Why(url=found, state=known.state, reason=known.reason, sentence=_of_known(crawl, known, host, now))
+        return UrlExplanation(
+            url=found, state=known.state, reason=known.reason, sentence=_of_known(crawl, known, host, now)
+        )
     reason, words = ("not_found", NOT_ASKED) if of_spider else _of_unknown(crawl, found, host)
-    return Why(url=found, state="", reason=reason, sentence=words)
+    return UrlExplanation(url=found, state="", reason=reason, sentence=words)
 
 
 def _of_known(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) -> str:
@@ -63,7 +66,7 @@ def _of_queued(crawl: Crawl, known: Known, host: KnownHost | None, now: Moment) 
         return f"it is in line{tried}, and its turn is not before {iso(known.next_at)}"
     if host is not None and host.next_at > now + SECOND:
         return (
-            f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}{_trouble(known, host)}"
+            f"it is in line, and its host {known.host} is left alone until {iso(host.next_at)}{_problem(known, host)}"
         )
     ahead = "" if host is None or host.counts.queued < 2 else f", one of {host.counts.queued} of its host"
     return f"it is in line{ahead}" + (f"; run {run} holds its host" if (run := _holder(host)) else "")
@@ -74,7 +77,7 @@ def _holder(host: KnownHost | None) -> str:
     return "" if host is None else host.holder.partition(":")[0]
 
 
-def _trouble(known: Known, host: KnownHost) -> str:
+def _problem(known: Known, host: KnownHost) -> str:
     """What went wrong with a host that is left alone, where its state tells."""
     state = read_state(host.state)
     kept = state.robots.get(origin_of(known.url))
@@ -86,12 +89,12 @@ def _trouble(known: Known, host: KnownHost) -> str:
 def _of_unknown(crawl: Crawl, url: str, host: KnownHost | None) -> tuple[str, str]:
     """A name and a sentence for an address that never came to the frontier."""
     spec = crawl.spec
-    if reason := Scope(spec, spec.urls).refuses(url, 1):
-        return reason, sentence(reason)
-    if trap := Traps(spec).refuses(url):
-        return trap[0], sentence(trap[0], pattern=trap[1])
+    if reason := ScopeFilter(spec, spec.urls).refuses(url, 1):
+        return reason, describe_reason(reason)
+    if trap := TrapDetector(spec).refuses(url):
+        return trap[0], describe_reason(trap[0], pattern=trap[1])
     if spec.politeness.robots and (refused := _robots(url, spec.fetching.user_agent, host)):
-        return refused, sentence(refused)
+        return refused, describe_reason(refused)
     if not spec.follow:
         return "not_a_seed", "the crawl follows no links, and this is none of the addresses that it was given"
     return "not_found", "no page that was fetched links to it"
@@ -103,11 +106,13 @@ def _robots(url: str, user_agent: str, host: KnownHost | None) -> str:
         return ""
     if kept.found == UNREACHABLE:
         return "robots_unreachable"
-    return "" if Rules(kept.text, token_of(user_agent or "weft")).allows(url) else "robots"
+    return "" if RobotsRules(kept.text, token_of(user_agent or "weft")).allows(url) else "robots"
 
 
 def _reason(known: Known) -> str:
-    return sentence(known.reason, url=known.url, status=known.status) if known.reason else f"status {known.status}"
+    return (
+        describe_reason(known.reason, url=known.url, status=known.status) if known.reason else f"status {known.status}"
+    )
 
 
 async def _host(frontier: Frontier, crawl_id: int, name: str) -> KnownHost | None:

@@ -10,27 +10,98 @@ from typing import Any
 import msgspec
 from sqlalchemy import (
     JSON,
+    BigInteger,
+    BindParameter,
     Column,
+    Float,
     Insert,
     Integer,
     Select,
+    String,
     Table,
     Text,
+    TextClause,
     Update,
     bindparam,
     cast,
+    column,
     func,
     insert,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy import Sequence as IdSequence
+from sqlalchemy import table as plain_table
+from sqlalchemy.sql import visitors
 
 from weft.db import schema
 from weft.db.database import Transaction
-from weft.db.json_tables import FEW, fits, or_as_it_is, update_from_text
-from weft.db.plain import Ready
+from weft.db.prepared import Ready
+
+FEW = 4
+"""How many rows are told one by one."""
+
+LONGEST = 4 << 20
+"""Bytes of one text; the server takes no more than 16 MB with one statement, as it is set up by default."""
+
+FITTING = (Integer, Float, String)
+"""Types that are the same in JSON."""
+
+_texts: dict[tuple[Any, ...], str] = {}
+
+
+def fits(table: Table, row: Mapping[str, Any]) -> bool:
+    return all(isinstance(table.c[name].type, FITTING) for name in row)
+
+
+def update_from_text(
+    tx: Transaction,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    match: tuple[str, ...],
+    extra: Any,
+    stays: str,
+) -> int:
+    """As ``bulk.update_many``."""
+    names = tuple(rows[0])
+    key = (table.name, names, match, id(extra), stays)
+    if key not in _texts:
+        _texts[key] = _compiled_json(tx.connection.dialect, table, names, match, extra, stays)
+    return _tell(tx, _texts[key], rows)
+
+
+def _tell(tx: Transaction, sql: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    told = msgspec.json.encode(rows)
+    if len(told) > LONGEST and len(rows) > 1:
+        half = len(rows) // 2
+        return _tell(tx, sql, rows[:half]) + _tell(tx, sql, rows[half:])
+    return tx.connection.exec_driver_sql(sql, (told.decode(),)).rowcount
+
+
+def _compiled_json(
+    dialect: Any, table: Table, names: Sequence[str], match: Sequence[str], extra: Any, stays: str
+) -> str:
+    """An update of the rows that are found for each row of the text, in its order."""
+    given = plain_table("given", *(column(name) for name in names))
+    condition = [table.c[name] == given.c[name] for name in match] + ([] if extra is None else [extra])
+    values = or_as_it_is(table, {name: given.c[name] for name in names if name not in match}, stays)
+    compiled = str(update(table).where(*condition).values(values).compile(dialect=dialect))
+    typed = ", ".join(f"`{name}` {table.c[name].type.compile(dialect=dialect)} PATH '$.{name}'" for name in names)
+    beginning = f"UPDATE {table.name}, given SET"
+    if not compiled.startswith(beginning):
+        raise AssertionError(compiled)
+    told = f"JSON_TABLE(%s, '$[*]' COLUMNS ({typed})) AS given"
+    by_key = "FORCE INDEX (PRIMARY)"  # or all of a small table would be read, and locked
+    return f"UPDATE {told} STRAIGHT_JOIN {table.name} {by_key} SET" + compiled.removeprefix(beginning)
+
+
+def or_as_it_is(table: Table, values: Mapping[str, Any], stays: str) -> Mapping[str, Any]:
+    """A column that ``stays`` is left alone where the value for it is None."""
+    return {name: func.coalesce(value, table.c[name]) if name == stays else value for name, value in values.items()}
+
 
 Row = Mapping[str, Any]
 
@@ -254,3 +325,95 @@ def _json_rows(columns: Sequence[Column[Any]]) -> Any:
     given = cast(bindparam("given", type_=Text()), JSON)
     typed = (Column(column.name, column.type) for column in columns)
     return func.json_to_recordset(given).table_valued(*typed, name="given").render_derived(with_types=True)
+
+
+_queries: dict[tuple[str, ...], Any] = {}
+"""Made once: that takes longer than to run one."""
+
+
+def lock_among(
+    tx: Transaction, table: Table, columns: tuple[str, ...], keys: Sequence[str], *, key: str, **within: int
+) -> Sequence[Any]:
+    """The ``columns`` of those rows whose ``key`` is in ``keys``, which are sorted; they are locked in that order.
+
+    ``within`` names the other column of the unique index that has ``key`` in it, and its value.
+    """
+    if not keys:
+        return []
+    ((other, value),) = within.items()
+    dialect = tx.connection.dialect.name
+    kept = (dialect, table.name, other, key, *columns)
+    if kept not in _queries:
+        _queries[kept] = _locking(dialect, table, columns, key, other)
+    given = msgspec.json.encode(keys).decode() if dialect == "sqlite" else list(keys)
+    return tx.rows(_queries[kept], {"other": value, "given": given})
+
+
+def _locking(dialect: str, table: Table, columns: tuple[str, ...], key: str, other: str) -> Select[Any] | TextClause:
+    if dialect == "postgresql":
+        return _each_by_itself(table, columns, key, other)
+    query = select(*(table.c[name] for name in columns)).where(table.c[other] == bindparam("other"))
+    if dialect == "sqlite":
+        each = func.json_each(bindparam("given", type_=String())).table_valued("value")
+        return query.where(table.c[key].in_(select(each.c.value)))
+    return query.where(table.c[key].in_(bindparam("given", expanding=True))).order_by(table.c[key]).with_for_update()
+
+
+def _each_by_itself(table: Table, columns: tuple[str, ...], key: str, other: str) -> TextClause:
+    """PostgreSQL would rather look through the whole index than look up a thousand keys and sort what it finds."""
+    return text(
+        f"""SELECT found.* FROM unnest(CAST(:given AS varchar[])) AS given (key) CROSS JOIN LATERAL (
+            SELECT {", ".join(columns)} FROM {table.name}
+            WHERE {other} = :other AND {table.name}.{key} = given.key LIMIT 1 FOR UPDATE
+        ) AS found"""  # noqa: S608 - names of our own
+    )
+
+
+MOST_TOGETHER = 50
+"""How many questions MariaDB gets in one statement."""
+
+Values = Mapping[str, int]
+Found = list[Any]
+
+
+class Each:
+    """A question that is asked for many rows at once; they are its parameters, whole numbers, of these names.
+
+    PostgreSQL takes them as one JSON text; SQLite, which is in this process, is asked again and again; MariaDB is asked
+    many things in one statement, because each goes over the network.
+    """
+
+    def __init__(self, question: Select[Any], *names: str) -> None:
+        self._plain = Ready(question)
+        self._beside = Ready(_beside(question, names))
+
+    def rows(self, tx: Transaction, given: Sequence[Values]) -> Found:
+        """What is found for each of ``given``, in their order."""
+        if not given:
+            return []
+        dialect = tx.connection.dialect.name
+        if dialect == "postgresql":
+            return self._beside.rows(tx, {"given": msgspec.json.encode(given).decode()})
+        return self._plain.each(tx, given) if dialect == "sqlite" else self._together(tx, given)
+
+    def _together(self, tx: Transaction, given: Sequence[Values]) -> Found:
+        found: Found = []
+        for start in range(0, len(given), MOST_TOGETHER):
+            asked = [self._plain.bound(tx, row) for row in given[start : start + MOST_TOGETHER]]
+            sql = " UNION ALL ".join(f"({each})" for each, _ in asked)
+            found += tx.connection.exec_driver_sql(sql, tuple(value for _, values in asked for value in values))
+        return found
+
+
+def _beside(question: Select[Any], names: Sequence[str]) -> Select[Any]:
+    """The question beside a table of its parameters."""
+    given = cast(bindparam("given", type_=Text()), JSON)
+    typed = (Column(name, BigInteger()) for name in names)
+    source = func.json_to_recordset(given).table_valued(*typed, name="given").render_derived(with_types=True)
+
+    def taken_from_it(part: Any, **_: Any) -> Any:
+        return source.c[part.key] if isinstance(part, BindParameter) and part.key in source.c else None
+
+    replaced: Any = visitors.replacement_traverse(question, {}, taken_from_it)  # type: ignore[call-overload]
+    asked = replaced.correlate(source).lateral("found")
+    return select(*asked.c).select_from(source.join(asked, true()))

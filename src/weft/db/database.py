@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, delete, insert
 from sqlalchemy.engine import CursorResult
 
+from weft.db import schema
 from weft.errors import DatabaseDown, Invalid
 
 log = logging.getLogger(__name__)
@@ -76,6 +78,9 @@ class Engines(Protocol):
 
     def glance(self, work: Unit[T]) -> T | Future[T]: ...
 
+    def check_room(self) -> None:
+        """Raise ``DatabaseDown`` where the disk under it is known to be full."""
+
     def close(self) -> None: ...
 
 
@@ -115,6 +120,11 @@ class Database:
         seen = self._engines.glance(work)
         return await asyncio.wrap_future(seen) if isinstance(seen, Future) else seen
 
+    async def check_writable(self) -> None:
+        """Raise ``DatabaseDown`` where nothing can be written, as on a full disk. What this writes is gone after it."""
+        await asyncio.to_thread(self._engines.check_room)
+        await self.transact(_write_something)
+
     def close(self) -> None:
         """Finish what was begun and give back every connection. May be called twice."""
         if not self._closed:
@@ -139,6 +149,13 @@ def open_database(url: str, *, pool: int = 4) -> Database:
 
         return Database(ServerEngines(url, pool=pool))
     raise Invalid("database", url, "it must start with sqlite:///, postgresql:// or mysql://")
+
+
+def _write_something(tx: Transaction) -> None:
+    """A row that nobody sees; the commit is written and flushed as any other."""
+    row = {"reader": f"probe:{os.urandom(8).hex()}", "position": ""}
+    tx.execute(insert(schema.cursors).values(row))
+    tx.execute(delete(schema.cursors).where(schema.cursors.c.reader == row["reader"]))
 
 
 def run_effects(effects: Iterable[Callable[[], None]]) -> None:

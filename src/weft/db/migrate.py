@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, inspect, select, text, update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, InterfaceError, OperationalError
 
 from weft.db import migrations, schema
-from weft.db.append_only import protect
-from weft.db.dress import dress
-from weft.errors import DatabaseDown, Misconfigured, SchemaNewer, UnsafeDatabase
+from weft.db.dialect_options import add_dialect_options, protect
+from weft.errors import DatabaseDown, Misconfigured, NoWeft, SchemaNewer, UnsafeDatabase
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +24,13 @@ LOCK_NAME = "CONCAT('weft.', MD5(DATABASE()))"  # locks of MariaDB are for the w
 LOCK_SECONDS = 60
 
 
-def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: int = schema.VERSION) -> int:
-    """Create or upgrade the schema; return its version. Refuses a schema that is newer than the code."""
+def migrate(
+    engine: Engine, steps: Mapping[int, Step] | None = None, version: int = schema.VERSION, *, create: bool = True
+) -> int:
+    """Create or upgrade the schema; return its version. Refuses a schema that is newer than the code.
+
+    Without ``create`` a database without a schema is refused, as one where no weft is.
+    """
     try:
         with _locked(engine) as connection:
             found = _version(connection)
@@ -34,6 +38,8 @@ def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: in
                 raise SchemaNewer(found, version)
             if found == version:
                 return version
+            if found == 0 and not create:
+                raise NoWeft(f"the database {engine.url.render_as_string()} is empty")
             if found == 0:
                 _create(connection, version)
             steps = known_steps() if found and steps is None else steps or {}
@@ -42,6 +48,12 @@ def migrate(engine: Engine, steps: Mapping[int, Step] | None = None, version: in
             return version
     except (OperationalError, InterfaceError) as problem:
         raise DatabaseDown(problem.orig) from problem
+    except DatabaseError as problem:
+        if type(problem) is not DatabaseError or engine.dialect.name != "sqlite":
+            raise
+        from weft.db.sqlite import down
+
+        raise down(problem) from problem
 
 
 def known_steps() -> dict[int, Step]:
@@ -60,7 +72,7 @@ def _version(connection: Connection) -> int:
 
 
 def _create(connection: Connection, version: int) -> None:
-    dress(schema.metadata, connection.dialect.name)
+    add_dialect_options(schema.metadata, connection.dialect.name)
     schema.metadata.create_all(connection)
     protect(connection, schema.audit)
     connection.execute(insert(schema.schema_version).values(version=version))

@@ -1,11 +1,15 @@
-"""PostgreSQL and MariaDB: a small pool of threads, a connection each, and what to do when the server says no."""
+"""PostgreSQL and MariaDB: a small pool of threads with a connection each, deadlines, and shared short reads."""
 
 from __future__ import annotations
 
+import logging
+import os
 import random
 import socket
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -17,11 +21,124 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
 from weft.db.database import Raced, Transaction, Unit, run_effects
-from weft.db.glances import Glances
-from weft.db.watch import Watch
 from weft.errors import AdapterMissing, DatabaseDown, Invalid
 
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+
+class Watch:
+    """Shuts down a connection that is in use for longer than allowed; who waits on it then finds it lost.
+
+    No driver has such a deadline: a statement's limit is kept by the server, which may be out of reach, and the
+    system's own find a peer that is gone, but not one that acknowledges packets and never answers.
+    """
+
+    def __init__(self, engine: Engine, line_of: Callable[[Any], int], seconds: float) -> None:
+        """``line_of`` tells the file of a driver's connection; ``seconds`` count for threads that ``hurry``."""
+        self._line_of, self._seconds = line_of, seconds
+        self._in_use: dict[int, tuple[float, Any]] = {}
+        self._lock = threading.Lock()
+        self._hurried = threading.local()
+        self._closed = threading.Event()
+        event.listen(engine, "connect", self._begin, insert=True)  # what prepares the connection talks to it
+        event.listen(engine, "checkout", self._begin)
+        event.listen(engine, "checkin", self._end)
+        event.listen(engine, "close", self._end)
+        threading.Thread(target=self._look_forever, name="weft-db-watch", daemon=True).start()
+
+    def hurry(self) -> None:
+        """From now on what this thread does has the deadline. Other threads may be changing the schema."""
+        self._hurried.now = True
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _begin(self, connection: Any, *_: Any) -> None:
+        if getattr(self._hurried, "now", False):
+            with self._lock:
+                self._in_use[threading.get_ident()] = (time.monotonic() + self._seconds, connection)
+
+    def _end(self, *_: Any) -> None:
+        with self._lock:
+            self._in_use.pop(threading.get_ident(), None)
+
+    def _look_forever(self) -> None:
+        while not self._closed.wait(LOOK_SECONDS):
+            now = time.monotonic()
+            with self._lock:
+                overdue = [thread for thread, (deadline, _) in self._in_use.items() if deadline < now]
+                for thread in overdue:
+                    self._shut_down(self._in_use.pop(thread)[1])
+
+    def _shut_down(self, connection: Any) -> None:
+        log.warning("the database did not answer in time", extra={"seconds": self._seconds})
+        try:
+            with socket.socket(fileno=os.dup(self._line_of(connection))) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        except Exception as problem:  # it was closed meanwhile, and each driver says so in its own way
+            log.debug("its connection is closed already", extra={"why": str(problem)})
+
+
 T = TypeVar("T")
+
+MOST_AT_ONCE = 2
+"""How many threads read, so that others stay free for what takes longer."""
+MOST_TOGETHER = 32
+
+Waiting = tuple[Unit[Any], "Future[Any]"]
+Look = Callable[[Unit[None]], None]
+
+
+class ShortReads:
+    """What waits to be read; ``look`` runs a unit of work on a connection, once more where that was lost."""
+
+    def __init__(self, threads: ThreadPoolExecutor, look: Look) -> None:
+        self._threads, self._look = threads, look
+        self._waiting: deque[Waiting] = deque()
+        self._lock, self._reading = threading.Lock(), 0
+
+    def submit(self, work: Unit[T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._lock:
+            self._waiting.append((work, future))
+            begin = self._reading < MOST_AT_ONCE
+            self._reading += begin
+        if begin:
+            self._threads.submit(self._read_all)
+        return future
+
+    def _read_all(self) -> None:
+        while lot := self._next():
+            try:
+                self._look(lambda tx, lot=lot: _read(tx, lot))  # type: ignore[misc]
+            except Exception as problem:
+                for _, future in lot:
+                    if not future.done():
+                        future.set_exception(problem)
+
+    def _next(self) -> list[Waiting]:
+        with self._lock:
+            lot = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+            self._reading -= not lot
+        return lot
+
+
+def _read(tx: Transaction, lot: Sequence[Waiting]) -> None:
+    """Read for each that has no answer yet; what is wrong with the connection is wrong for all of them."""
+    for work, future in lot:
+        if future.done() or not (future.running() or future.set_running_or_notify_cancel()):
+            continue
+        try:
+            found = work(tx)
+        except DBAPIError:
+            raise
+        except Exception as problem:
+            future.set_exception(problem)
+        else:
+            future.set_result(found)
+
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mariadb+pymysql", "mariadb": "mariadb+pymysql"}
 EXTRAS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -69,7 +186,7 @@ class ServerEngines:
         self._watch = Watch(self.engine, _LINE[url.split(":", 1)[0]], TRANSACTION_SECONDS)
         self._without_transactions = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._threads = ThreadPoolExecutor(pool, "weft-db", self._watch.hurry)
-        self._glances = Glances(self._threads, self._look)
+        self._glances = ShortReads(self._threads, self._look)
         self._urgent = ThreadPoolExecutor(1, "weft-db-urgent", self._watch.hurry)
 
     def submit(self, work: Unit[T], *, urgent: bool = False) -> Future[T]:
@@ -86,6 +203,9 @@ class ServerEngines:
 
     def _look(self, work: Unit[None]) -> None:
         self._transact(work, engine=self._without_transactions)
+
+    def check_room(self) -> None:
+        """Its disk is on another machine, whose server says so when something is written."""
 
     def close(self) -> None:
         self._threads.shutdown()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
+import sqlite3
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +22,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, pool
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from weft.db.database import Transaction, Unit, run_effects
-from weft.errors import DatabaseDown, Invalid
+from weft.db.sqlite_file import DAMAGED
+from weft.errors import DatabaseDamaged, DatabaseDown, Invalid, Misconfigured
 
 T = TypeVar("T")
 
@@ -29,6 +31,8 @@ MOST_JOINED = 500
 """How many transactions one commit may join, so that none waits for long."""
 
 LONGEST_COMMIT_SECONDS = 0.05
+LEAST_FREE_BYTES = 2 << 20
+"""With less room on its disk than that, the next large submit cannot be written."""
 
 Waiting = tuple[Unit[Any], "Future[Any]"]
 
@@ -71,10 +75,8 @@ class SqliteEngines:
 
     def __init__(self, url: str) -> None:
         path = sqlite_path(url)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _create_private(path)
+        self._lock_file, self._folder = _create_private(path), path.parent
         self.engine = _engine(path)
-        self._lock_file = os.open(f"{path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="weft-db-read")
         self._glancing, self._glances = threading.Lock(), ExitStack()
@@ -99,6 +101,13 @@ class SqliteEngines:
                 return _looked(self._window, work)
             except DatabaseError as problem:
                 raise _translated(problem) from problem
+
+    def check_room(self) -> None:
+        """What is small may fit into the file that is there when nothing else does, so room is counted besides."""
+        room = os.statvfs(self._folder)
+        free = room.f_frsize * (room.f_bfree if os.geteuid() == 0 else room.f_bavail)
+        if room.f_blocks and free < LEAST_FREE_BYTES:
+            raise DatabaseDown(f"its disk is full: {free >> 10} KiB are left", is_full=True)
 
     def close(self) -> None:
         self._waiting.put(None)
@@ -196,12 +205,16 @@ def sqlite_path(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///"))
 
 
-def _create_private(path: Path) -> None:
-    """The file holds everything, so only its owner may read it."""
+def _create_private(path: Path) -> int:
+    """The file holds everything, so only its owner may read it. Returns the file beside it that processes queue at."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return os.open(f"{path}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise Invalid("database", str(path), f"the file cannot be opened: {problem.strerror}") from problem
+        raise Misconfigured(
+            f"the database {path} cannot be opened ({problem.strerror}); name another place with --data-dir"
+        ) from problem
 
 
 def _engine(path: Path) -> Engine:
@@ -238,8 +251,16 @@ def _roll_back_one(connection: Connection) -> None:
         raise Spoiled from problem
 
 
+def down(problem: DBAPIError) -> DatabaseDown:
+    """Why the file cannot be used."""
+    code = getattr(problem.orig, "sqlite_errorcode", 0) & 0xFF
+    if code in DAMAGED:
+        return DatabaseDamaged(problem.orig)
+    return DatabaseDown(problem.orig, is_full=code == sqlite3.SQLITE_FULL)
+
+
 def _translated(problem: Exception) -> Exception:
     """A file that cannot be used is a database that does not answer; a row that is refused is the caller's matter."""
     if isinstance(problem, DatabaseError) and type(problem) in (OperationalError, DatabaseError):
-        return DatabaseDown(problem.orig)
+        return down(problem)
     return problem

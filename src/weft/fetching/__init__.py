@@ -1,1 +1,1 @@
-"""The one way out: how weft fetches, how often, from which address, and through which proxy."""
+"""The HTTP client that all of weft fetches with, within limits and only from allowed addresses."""

@@ -1,4 +1,4 @@
-"""Connections that are kept: at most so many to a server, at most so many in all, none idle for long."""
+"""The connection pool: limits for each server and in all, none idle for long."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft.fetching.dialling import Dialler, Route
-from weft.fetching.exchange import NoAnswer
-from weft.fetching.http1 import Http1
-from weft.fetching.http2 import Http2
+from weft.fetching.dialling import Dialler, ServerRoute
+from weft.fetching.http1 import Http1Connection
+from weft.fetching.http2 import Http2Connection
+from weft.fetching.model import FetchError
 
-Connection = Http1 | Http2
+HttpConnection = Http1Connection | Http2Connection
 
 
-class Lane:
+class RouteConnections:
     """The connections of one route."""
 
     __slots__ = ("idle", "open", "shared", "unsure", "waiters")
 
     def __init__(self, unsure: bool) -> None:
-        self.idle: list[Http1] = []
-        self.shared: Http2 | None = None
+        self.idle: list[Http1Connection] = []
+        self.shared: Http2Connection | None = None
         """The connection that has room for many requests at once."""
         self.unsure = unsure
         """Nobody knows yet whether the server has such: one connection is made first."""
@@ -30,14 +30,14 @@ class Lane:
         self.waiters: deque[asyncio.Future[None]] = deque()
 
 
-class Pool:
+class ConnectionPool:
     """Gives a connection to one who asks, and takes it back."""
 
     def __init__(self, dialler: Dialler, *, per_host: int, most: int, most_idle: int, idle_seconds: float) -> None:
         self._dialler, self._per_host, self._most = dialler, per_host, most
         self._most_idle, self._idle_seconds = most_idle, idle_seconds
-        self._lanes: dict[str, Lane] = {}
-        self._idle: dict[Connection, None] = {}
+        self._lanes: dict[str, RouteConnections] = {}
+        self._idle: dict[HttpConnection, None] = {}
         """Those that have been idle for longest come first."""
         self._open = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -49,12 +49,14 @@ class Pool:
         """How many connections there are, idle ones as well."""
         return self._open
 
-    async def take(self, route: Route, *, fresh: bool = False) -> Connection:
+    async def take(self, route: ServerRoute, *, fresh: bool = False) -> HttpConnection:
         """A connection with room, or a new one, or, where there may be no more, the next that is given back."""
         while not self._closed:
             if not fresh and (connection := self.take_now(route)) is not None:
                 return connection
-            lane = self._lanes.get(route.key) or self._lanes.setdefault(route.key, Lane(self._dialler.may_share(route)))
+            lane = self._lanes.get(route.key) or self._lanes.setdefault(
+                route.key, RouteConnections(self._dialler.may_share(route))
+            )
             if lane.shared is not None and lane.shared.has_room:
                 return self._join(lane.shared)
             if self._is_full(lane):
@@ -63,9 +65,9 @@ class Pool:
                 await self._wait(self._waiters)
             else:
                 return await self._dial(route, lane)
-        raise NoAnswer("cut", "weft is being stopped")
+        raise FetchError("cut", "weft is being stopped")
 
-    def take_now(self, route: Route) -> Connection | None:
+    def take_now(self, route: ServerRoute) -> HttpConnection | None:
         """A connection with room; None: there is none."""
         lane = self._lanes.get(route.key)
         if lane is None:
@@ -74,7 +76,7 @@ class Pool:
             return self._join(lane.idle.pop())
         return self._join(lane.shared) if lane.shared is not None and lane.shared.has_room else None
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: HttpConnection) -> None:
         """It is idle from now on, unless it has ended or others use it too."""
         connection.busy -= 1
         if connection.busy:
@@ -86,7 +88,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle[connection] = None
-        if isinstance(connection, Http1):
+        if isinstance(connection, Http1Connection):
             self._lanes[connection.route.key].idle.append(connection)
         self._wake_for(connection)
         if len(self._idle) > self._most_idle:
@@ -94,7 +96,7 @@ class Pool:
         if self._sweep is None:
             self._sweep = loop.call_later(self._idle_seconds, self._end_idle)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: HttpConnection) -> None:
         """It has ended."""
         if not connection.counted:
             return
@@ -102,7 +104,7 @@ class Pool:
         lane = self._lanes[connection.route.key]
         if connection in self._idle:
             del self._idle[connection]
-            if isinstance(connection, Http1):
+            if isinstance(connection, Http1Connection):
                 lane.idle.remove(connection)
         if connection is lane.shared:
             lane.shared = None
@@ -121,7 +123,7 @@ class Pool:
         _wake_all(self._waiters)
         await asyncio.sleep(0)
 
-    def _is_full(self, lane: Lane) -> bool:
+    def _is_full(self, lane: RouteConnections) -> bool:
         """Whether one must wait until a connection of this route has room."""
         if lane.shared is not None and not lane.shared.closed:
             return True
@@ -129,21 +131,21 @@ class Pool:
             return True
         return lane.open >= self._per_host and not self._drop(lane.idle[0] if lane.idle else None)
 
-    def _join(self, connection: Connection) -> Connection:
+    def _join(self, connection: HttpConnection) -> HttpConnection:
         connection.busy += 1
         self._idle.pop(connection, None)
         return connection
 
-    async def _dial(self, route: Route, lane: Lane) -> Connection:
+    async def _dial(self, route: ServerRoute, lane: RouteConnections) -> HttpConnection:
         with self._counted(route, lane):
             made, address = await self._dialler.dial(
-                route, lambda agreed: Http2(self, route) if agreed == "h2" else Http1(self, route)
+                route, lambda agreed: Http2Connection(self, route) if agreed == "h2" else Http1Connection(self, route)
             )
-            assert isinstance(made, Http1 | Http2)
+            assert isinstance(made, Http1Connection | Http2Connection)
             if made.closed:
-                raise NoAnswer("cut", "the connection was closed as soon as it was made")
+                raise FetchError("cut", "the connection was closed as soon as it was made")
             made.address, made.counted, made.busy = address, True, 1
-        if isinstance(made, Http2):
+        if isinstance(made, Http2Connection):
             lane.shared = made
         if lane.unsure:
             lane.unsure = False
@@ -151,7 +153,7 @@ class Pool:
         return made
 
     @contextmanager
-    def _counted(self, route: Route, lane: Lane) -> Iterator[None]:
+    def _counted(self, route: ServerRoute, lane: RouteConnections) -> Iterator[None]:
         """A connection counts from the moment that it is being made."""
         lane.open += 1
         self._open += 1
@@ -161,7 +163,7 @@ class Pool:
             self._uncount(route, lane)
             raise
 
-    def _uncount(self, route: Route, lane: Lane) -> None:
+    def _uncount(self, route: ServerRoute, lane: RouteConnections) -> None:
         lane.open -= 1
         self._open -= 1
         self._wake(lane)
@@ -169,7 +171,7 @@ class Pool:
             self._lanes.pop(route.key, None)  # whoever waits finds or makes another
             _wake_all(lane.waiters)
 
-    def _drop(self, connection: Connection | None) -> bool:
+    def _drop(self, connection: HttpConnection | None) -> bool:
         """End one that is idle, to make room; False: there is none."""
         if connection is None:
             return False
@@ -187,11 +189,11 @@ class Pool:
                 _wake_one(waiters)
             raise
 
-    def _wake_for(self, connection: Connection) -> None:
+    def _wake_for(self, connection: HttpConnection) -> None:
         if connection.counted:
             self._wake(self._lanes[connection.route.key])
 
-    def _wake(self, lane: Lane) -> None:
+    def _wake(self, lane: RouteConnections) -> None:
         _wake_one(lane.waiters)
         _wake_one(self._waiters)
 

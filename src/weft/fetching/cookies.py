@@ -6,24 +6,25 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from weft.clock import Clock, Moment, moment, now, seconds
-from weft.fetching.exchange import Exchange
+from weft.fetching.model import Exchange
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 MOST_PER_DOMAIN = 50
-MOST = 3_000
+MOST_COOKIES = 3_000
 LARGEST = 4_096
 """Bytes of a name with its value."""
 LONGEST_HEADER = 8_192
 """Bytes of cookies that go with one request: servers take no more, and what is sent is remembered for a while."""
 LONGEST_SECONDS = 400 * 86_400.0
 
-_SECOND_LEVEL = frozenset(
-    ("ac", "co", "com", "edu", "gob", "gov", "gouv", "info", "ltd", "me", "mil", "net", "ne", "nhs", "or", "org", "web")
-)
-"""Under a country these are as public as the country itself: co.uk, com.br …"""
 _WRONG = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -40,7 +41,7 @@ class Cookie:
     ends_at: Moment | None
 
 
-class Jar:
+class CookieJar:
     """Takes the cookies that answers bring, and says which go with a request."""
 
     def __init__(self, clock: Clock = now) -> None:
@@ -53,7 +54,7 @@ class Jar:
         return self._count
 
     def take(self, exchange: Exchange) -> None:
-        """Keep what an answer sets; what is set for others, or by a whole country, is ignored."""
+        """Keep what an answer sets; what is set for others, or for all below a public suffix, is ignored."""
         for name, value in exchange.headers:
             if name == b"set-cookie":
                 self._set(exchange.url, value.decode("latin-1"))
@@ -88,7 +89,7 @@ class Jar:
         if len(mine) > MOST_PER_DOMAIN:
             del mine[next(iter(mine))]
             self._count -= 1
-        while self._count > MOST:
+        while self._count > MOST_COOKIES:
             self._count -= len(self._kept.pop(next(iter(self._kept))))
 
 
@@ -137,6 +138,11 @@ def _read(url: str, text: str, time: Moment) -> Cookie | None:
     )
 
 
+def may_set(url: str, text: str) -> bool:
+    """Whether the answer of an address may set a cookie."""
+    return _read(url, text, now()) is not None
+
+
 def _attributes(parts: list[str]) -> Iterator[tuple[str, str]]:
     for part in parts:
         name, _, value = part.partition("=")
@@ -156,9 +162,17 @@ def _end(said: dict[str, str], time: Moment) -> Moment | None:
 
 
 def is_public_suffix(domain: str) -> bool:
-    """Whether a name is shared by strangers: one label, or such as co.uk; what else is shared so is not known here."""
-    labels = domain.split(".")
-    return len(labels) == 1 or (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVEL)
+    """Whether strangers have names below this one: com, co.uk, github.io. A label that no list has is public too."""
+    return bool(_public_suffixes().is_public(domain))
+
+
+@cache
+def _public_suffixes() -> PublicSuffixList:
+    """The public suffix list that the package brings along. Nothing is fetched, and it is read with the first cookie
+    that names a domain."""
+    from publicsuffixlist import PublicSuffixList
+
+    return PublicSuffixList()
 
 
 def _is_for(cookie: Cookie, host: str) -> bool:

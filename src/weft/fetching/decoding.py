@@ -8,7 +8,7 @@ import zlib
 from types import ModuleType
 from typing import Any, Protocol
 
-from weft.fetching.exchange import NoAnswer
+from weft.fetching.model import FetchError
 
 _zlib: ModuleType
 _brotli: ModuleType | None
@@ -32,7 +32,7 @@ _NONE = ("", "identity")
 _ERRORS: tuple[type[Exception], ...] = (zlib.error, _zlib.error, *([_brotli.error] if _brotli is not None else []))
 
 
-class Layer(Protocol):
+class DecodingLayer(Protocol):
     def feed(self, data: bytes, most: int) -> bytes:
         """At most ``most`` further bytes; there may be more to come where it gives all of them."""
 
@@ -42,7 +42,7 @@ class Layer(Protocol):
 
 
 class Decoder:
-    """Undoes all layers of a body, and raises ``NoAnswer`` where it becomes larger than ``largest``."""
+    """Undoes all layers of a body, and raises ``FetchError`` where it becomes larger than ``largest``."""
 
     def __init__(self, encoding: str, largest: int) -> None:
         self._layers = layers(encoding)
@@ -55,17 +55,17 @@ class Decoder:
             try:
                 data = layer.feed(data, self._largest + 1 - self._made[at])
             except _ERRORS as problem:
-                raise NoAnswer("protocol", f"the body cannot be decompressed: {problem}") from problem
+                raise FetchError("protocol", f"the body cannot be decompressed: {problem}") from problem
             self._made[at] += len(data)
             if self._made[at] > self._largest:
-                raise NoAnswer("too_large", f"the body is larger than {self._largest} bytes when it is decompressed")
+                raise FetchError("too_large", f"the body is larger than {self._largest} bytes when it is decompressed")
         return data
 
     def finish(self) -> None:
         """Raise where the end of the content is missing, unless there was none at all."""
         for layer, made in zip(self._layers, self._made, strict=True):
             if made and not layer.ended:
-                raise NoAnswer("cut", "the compressed body has no end")
+                raise FetchError("cut", "the compressed body has no end")
 
 
 def at_once(data: bytes, largest: int) -> bytes | None:
@@ -80,24 +80,24 @@ def at_once(data: bytes, largest: int) -> bytes | None:
     return made if len(made) == size else None  # something stands behind it
 
 
-def layers(encoding: str) -> list[Layer]:
+def layers(encoding: str) -> list[DecodingLayer]:
     """Those of a Content-Encoding, outermost first."""
     if encoding == "gzip":
         return [_Gzip()]
     names = [name for each in encoding.lower().split(",") if (name := each.strip()) not in _NONE]
     if len(names) > MOST_LAYERS:
-        raise NoAnswer("protocol", f"the body is compressed {len(names)} times; at most {MOST_LAYERS} are undone")
+        raise FetchError("protocol", f"the body is compressed {len(names)} times; at most {MOST_LAYERS} are undone")
     return [_layer(name) for name in reversed(names)]
 
 
-def _layer(name: str) -> Layer:
+def _layer(name: str) -> DecodingLayer:
     if name in ("gzip", "x-gzip"):
         return _Gzip()
     if name == "deflate":
         return _Deflate()
     if name == "br" and _brotli is not None:
         return _Brotli()
-    raise NoAnswer("protocol", f"the body is compressed with {name[:50]!r}; gzip and deflate are undone")
+    raise FetchError("protocol", f"the body is compressed with {name[:50]!r}; gzip and deflate are undone")
 
 
 class _Gzip:
@@ -130,7 +130,7 @@ class _Gzip:
     def _next(self) -> None:
         self._members += 1
         if self._members > MOST_MEMBERS:
-            raise NoAnswer("protocol", f"the body is put together of more than {MOST_MEMBERS} compressed pieces")
+            raise FetchError("protocol", f"the body is put together of more than {MOST_MEMBERS} compressed pieces")
         self._inflate, self.ended = _zlib.decompressobj(31), False
 
 

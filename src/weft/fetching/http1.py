@@ -8,34 +8,40 @@ from typing import TYPE_CHECKING, Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from weft.fetching.exchange import NoAnswer
-from weft.fetching.incoming import LARGEST_HEAD, Incoming
-from weft.fetching.sending import Answered, Late, Sending, Stale
+from weft.fetching.model import FetchError
+from weft.fetching.transfer import (
+    LARGEST_HEAD,
+    DeadlineExceeded,
+    RawRequest,
+    RawResponse,
+    ResponseReader,
+    StaleConnection,
+)
 
 if TYPE_CHECKING:
-    from weft.fetching.connections import Pool
-    from weft.fetching.dialling import Route
+    from weft.fetching.connections import ConnectionPool
+    from weft.fetching.dialling import ServerRoute
 
 SPARE_BYTES = 256 << 10
 """What frames may add to a body besides its own size."""
 
 
-class Http1(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """A connection to one server. It is either idle or waits for one answer."""
 
-    def __init__(self, pool: Pool, route: Route) -> None:
+    def __init__(self, pool: ConnectionPool, route: ServerRoute) -> None:
         self._pool, self.route = pool, route
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
-        self._waiter: asyncio.Future[Answered] | None = None
-        self._incoming: Incoming | None = None
+        self._waiter: asyncio.Future[RawResponse] | None = None
+        self._incoming: ResponseReader | None = None
         self._head: bytes | bytearray = b""
         self._heading = True
         self._without_body = False
         self._status = 0
         self._received = 0
-        self._problem: NoAnswer | None = None
+        self._problem: FetchError | None = None
         self._asked = 0
         self.address = ""
         self.counted = False
@@ -47,7 +53,7 @@ class Http1(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    async def ask(self, sending: Sending, incoming: Incoming, deadline: float) -> Answered:
+    async def ask(self, sending: RawRequest, incoming: ResponseReader, deadline: float) -> RawResponse:
         """Send a request and wait for the whole answer; who stops waiting ends the connection."""
         assert self._transport is not None
         loop = asyncio.get_running_loop()
@@ -82,12 +88,12 @@ class Http1(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
-            self._fail(self._problem or NoAnswer("protocol", f"the answer is no HTTP: {problem}"))
+            self._fail(self._problem or FetchError("protocol", f"the answer is no HTTP: {problem}"))
         else:
             if self._heading and len(self._head) > LARGEST_HEAD:
-                self._fail(NoAnswer("headers", f"the headers are larger than {LARGEST_HEAD} bytes"))
+                self._fail(FetchError("headers", f"the headers are larger than {LARGEST_HEAD} bytes"))
             elif self._received > SPARE_BYTES + len(self._head) + 2 * incoming.raw_size:
-                self._fail(NoAnswer("protocol", "the answer is nearly all frames and no content"))
+                self._fail(FetchError("protocol", "the answer is nearly all frames and no content"))
 
     def on_message_begin(self) -> None:
         if self._incoming is None:  # nobody asked
@@ -126,10 +132,10 @@ class Http1(asyncio.Protocol):
             if error is None and self._ends_with_connection():
                 self._done()
             elif self._asked > 1 and not self._received:
-                self._fail(Stale())
+                self._fail(StaleConnection())
             else:
                 when = "in the middle of the answer" if self._received else "before an answer"
-                self._fail(NoAnswer("cut", f"the connection was closed {when}"))
+                self._fail(FetchError("cut", f"the connection was closed {when}"))
         self._pool.lost(self)
 
     def _ends_with_connection(self) -> bool:
@@ -143,7 +149,7 @@ class Http1(asyncio.Protocol):
         """What is raised here comes out of the parser in the clothes of one of its own errors."""
         try:
             step(*values)
-        except NoAnswer as problem:
+        except FetchError as problem:
             self._problem = problem
             raise
 
@@ -155,12 +161,12 @@ class Http1(asyncio.Protocol):
             self.closed = True
         if waiter is not None and not waiter.done():
             head, http = _head(self._head, incoming.interim), self._parser.get_http_version()
-            waiter.set_result(Answered(self._status, http, head, incoming, self._received))
+            waiter.set_result(RawResponse(self._status, http, head, incoming, self._received))
 
     def _expire(self) -> None:
-        self._fail(Late())
+        self._fail(DeadlineExceeded())
 
-    def _fail(self, problem: NoAnswer) -> None:
+    def _fail(self, problem: FetchError) -> None:
         waiter = self._waiter
         self.close()
         if waiter is not None and not waiter.done():
@@ -168,7 +174,7 @@ class Http1(asyncio.Protocol):
 
 
 def _refuse_other() -> None:
-    raise NoAnswer("protocol", "the server wants to speak another protocol")
+    raise FetchError("protocol", "the server wants to speak another protocol")
 
 
 def _head(data: bytes | bytearray, interim: int) -> bytes:

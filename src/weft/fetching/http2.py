@@ -23,14 +23,20 @@ from h2.events import (
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
-from weft.fetching.exchange import NoAnswer
 from weft.fetching.http1 import SPARE_BYTES
-from weft.fetching.incoming import LARGEST_HEAD, Incoming
-from weft.fetching.sending import Answered, Late, Sending, Stale
+from weft.fetching.model import FetchError
+from weft.fetching.transfer import (
+    LARGEST_HEAD,
+    DeadlineExceeded,
+    RawRequest,
+    RawResponse,
+    ResponseReader,
+    StaleConnection,
+)
 
 if TYPE_CHECKING:
-    from weft.fetching.connections import Pool
-    from weft.fetching.dialling import Route
+    from weft.fetching.connections import ConnectionPool
+    from weft.fetching.dialling import ServerRoute
 
 WINDOW = 1 << 20
 """Bytes that a server may send on a stream before it hears that they have come."""
@@ -41,24 +47,24 @@ FRAME = 40
 """What a frame weighs besides what it carries, so that empty ones are not for nothing."""
 
 
-class Stream:
+class Http2Stream:
     """One request and what has come back."""
 
     __slots__ = ("head", "incoming", "received", "status", "waiter")
 
-    def __init__(self, incoming: Incoming, waiter: asyncio.Future[Answered]) -> None:
+    def __init__(self, incoming: ResponseReader, waiter: asyncio.Future[RawResponse]) -> None:
         self.incoming, self.waiter = incoming, waiter
         self.status, self.received, self.head = 0, 0, b""
 
 
-class Http2(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """A connection that is shared by all who ask one server."""
 
-    def __init__(self, pool: Pool, route: Route) -> None:
+    def __init__(self, pool: ConnectionPool, route: ServerRoute) -> None:
         self._pool, self.route = pool, route
         self._transport: asyncio.Transport | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=False))
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, Http2Stream] = {}
         self._room_to_send: asyncio.Future[None] | None = None
         self._asked = self._words = 0
         self._heard_at = 0.0
@@ -87,16 +93,16 @@ class Http2(asyncio.Protocol):
     def has_room(self) -> bool:
         return not self.closed and self.busy < min(MOST_STREAMS, self._h2.remote_settings.max_concurrent_streams)
 
-    async def ask(self, sending: Sending, incoming: Incoming, deadline: float) -> Answered:
+    async def ask(self, sending: RawRequest, incoming: ResponseReader, deadline: float) -> RawResponse:
         """Send a request and wait for the whole answer; who stops waiting ends the stream."""
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Answered] = loop.create_future()
+        waiter: asyncio.Future[RawResponse] = loop.create_future()
         began = loop.time()
         number = 0
         try:
             number = self._h2.get_next_available_stream_id()
             self._h2.send_headers(number, _headers(sending), end_stream=not sending.body)
-            self._streams[number] = Stream(incoming, waiter)
+            self._streams[number] = Http2Stream(incoming, waiter)
             self._asked += 1
             self._flush()
             async with asyncio.timeout_at(deadline):
@@ -104,10 +110,10 @@ class Http2(asyncio.Protocol):
                     await self._send(number, sending.body, waiter)
                 return await waiter
         except TimeoutError:
-            raise Late() from None
+            raise DeadlineExceeded() from None
         except H2Error as problem:
             self.closed = True
-            raise NoAnswer("protocol", f"the request cannot be sent over HTTP/2: {problem}") from problem
+            raise FetchError("protocol", f"the request cannot be sent over HTTP/2: {problem}") from problem
         finally:
             if self._streams.pop(number, None) is not None:
                 self._reset(number)
@@ -125,16 +131,19 @@ class Http2(asyncio.Protocol):
                 self._take(event)
             self._flush()
         except H2Error as problem:
-            self._fail_all(NoAnswer("protocol", f"the answer is no HTTP/2: {problem or type(problem).__name__}"))
+            self._fail_all(FetchError("protocol", f"the answer is no HTTP/2: {problem or type(problem).__name__}"))
         if self._words > MOST_WORDS:
-            self._fail_all(NoAnswer("protocol", "the server talks about the connection and gives no answer"))
+            self._fail_all(FetchError("protocol", "the server talks about the connection and gives no answer"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         for stream in list(self._streams.values()):
             fresh = self._asked == 1 or stream.received
             _settle(
-                stream, NoAnswer("cut", "the connection was closed in the middle of the answer") if fresh else Stale()
+                stream,
+                FetchError("cut", "the connection was closed in the middle of the answer")
+                if fresh
+                else StaleConnection(),
             )
         self._streams.clear()
         self._wake_sender()
@@ -154,7 +163,7 @@ class Http2(asyncio.Protocol):
                 return
             try:
                 self._follow(stream, event)
-            except NoAnswer as problem:
+            except FetchError as problem:
                 del self._streams[event.stream_id]
                 self._reset(event.stream_id)
                 _settle(stream, problem)
@@ -163,7 +172,7 @@ class Http2(asyncio.Protocol):
             if isinstance(event, WindowUpdated | RemoteSettingsChanged):
                 self._wake_sender()
 
-    def _follow(self, stream: Stream, event: Event) -> None:
+    def _follow(self, stream: Http2Stream, event: Event) -> None:
         """What happens to one answer."""
         incoming = stream.incoming
         if isinstance(event, InformationalResponseReceived):
@@ -178,25 +187,29 @@ class Http2(asyncio.Protocol):
             stream.received += FRAME + event.flow_controlled_length
             incoming.body(event.data)
             if stream.received > SPARE_BYTES + len(stream.head) + 2 * incoming.raw_size:
-                raise NoAnswer("protocol", "the answer is nearly all frames and no content")
+                raise FetchError("protocol", "the answer is nearly all frames and no content")
         elif isinstance(event, StreamReset):
             unseen = event.error_code == ErrorCodes.REFUSED_STREAM and not stream.received
-            raise Stale() if unseen else NoAnswer("cut", "the server ended the stream in the middle of the answer")
+            raise (
+                StaleConnection()
+                if unseen
+                else FetchError("cut", "the server ended the stream in the middle of the answer")
+            )
         elif isinstance(event, StreamEnded):
             del self._streams[event.stream_id]
             if not stream.waiter.done():
-                stream.waiter.set_result(Answered(stream.status, "2", stream.head, incoming, stream.received))
+                stream.waiter.set_result(RawResponse(stream.status, "2", stream.head, incoming, stream.received))
 
     def _end(self, event: ConnectionTerminated) -> None:
         """The server takes no more requests here."""
         self.closed = True
         last = event.last_stream_id or 0
         for number in [each for each in self._streams if each > last]:
-            _settle(self._streams.pop(number), Stale())
+            _settle(self._streams.pop(number), StaleConnection())
         if event.error_code != ErrorCodes.NO_ERROR:
-            self._fail_all(NoAnswer("protocol", f"the server ended the connection with error {event.error_code}"))
+            self._fail_all(FetchError("protocol", f"the server ended the connection with error {event.error_code}"))
 
-    async def _send(self, number: int, body: bytes, waiter: asyncio.Future[Answered]) -> None:
+    async def _send(self, number: int, body: bytes, waiter: asyncio.Future[RawResponse]) -> None:
         """Send a body as fast as the server takes it, or until it has answered."""
         at = 0
         while at < len(body) and not waiter.done():
@@ -221,7 +234,7 @@ class Http2(asyncio.Protocol):
         except H2Error:
             pass  # it has ended by itself
 
-    def _fail_all(self, problem: NoAnswer) -> None:
+    def _fail_all(self, problem: FetchError) -> None:
         for stream in self._streams.values():
             _settle(stream, problem)
         self._streams.clear()
@@ -233,7 +246,7 @@ class Http2(asyncio.Protocol):
             self._transport.write(data)
 
 
-def _headers(sending: Sending) -> list[tuple[str, str]]:
+def _headers(sending: RawRequest) -> list[tuple[str, str]]:
     place = sending.route.place
     asked = [(":method", sending.method), (":scheme", place.scheme), (":authority", place.authority)]
     length = [("content-length", str(len(sending.body)))] if sending.body else []
@@ -241,7 +254,7 @@ def _headers(sending: Sending) -> list[tuple[str, str]]:
     return [*asked, (":path", sending.target), *fields, *length]
 
 
-def _begin(stream: Stream, headers: object) -> bytes:
+def _begin(stream: Http2Stream, headers: object) -> bytes:
     """Take the headers of an answer; return the head that HTTP/1.1 would have had."""
     found = cast(list[tuple[bytes, bytes]], headers)
     for name, value in found:
@@ -250,12 +263,12 @@ def _begin(stream: Stream, headers: object) -> bytes:
         elif not name.startswith(b":"):
             stream.incoming.headers.append((bytes(name), bytes(value)))
     if not 200 <= stream.status <= 999:
-        raise NoAnswer("protocol", "the answer has no status")
+        raise FetchError("protocol", "the answer has no status")
     phrase = HTTPStatus(stream.status).phrase if stream.status in HTTPStatus._value2member_map_ else ""
     lines = b"".join(b"%b: %b\r\n" % pair for pair in stream.incoming.headers)
     return f"HTTP/1.1 {stream.status} {phrase}\r\n".encode() + lines + b"\r\n"
 
 
-def _settle(stream: Stream, problem: NoAnswer) -> None:
+def _settle(stream: Http2Stream, problem: FetchError) -> None:
     if not stream.waiter.done():
         stream.waiter.set_exception(problem)

@@ -1,8 +1,4 @@
-"""One spelling for each address: the WHATWG form, without what says nothing about the page.
-
-The fragment, the user and password, parameters that track people and session ids go; the order of parameters stays,
-because some sites mind it. What is not http or https is no address here.
-"""
+"""Canonical URLs by the WHATWG rules, without tracking and session parameters; their hosts, origins and keys."""
 
 from __future__ import annotations
 
@@ -13,7 +9,9 @@ from dataclasses import dataclass, field
 import xxhash
 from url import URL, URLError
 
-LONGEST = 8_192
+from weft.patterns import Pattern, compiled
+
+LONGEST_URL = 8_192
 """Characters of an address that anybody keeps."""
 LONGEST_HOST = 260
 
@@ -47,18 +45,18 @@ _MOST_VERDICTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class Canonicalizer:
     """What is left out of addresses."""
 
     keep_tracking: bool = False
     drop_parameters: tuple[str, ...] = ()
     """Names of further parameters, as regular expressions."""
-    _names: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
+    _names: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
     _verdicts: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Whether a parameter goes, by its name: pages use the same few again and again."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_names", tuple(re.compile(each) for each in self.drop_parameters))
+        object.__setattr__(self, "_names", tuple(compiled(each) for each in self.drop_parameters))
 
     def canonical(self, url: str) -> str | None:
         """The address in its one spelling; None where it is none of the web."""
@@ -133,7 +131,7 @@ class Spelling:
         return verdict == _GOES or (verdict == _MAY_GO and _MAYBE.fullmatch(parameter) is not None)
 
     def _verdict(self, name: str) -> int:
-        if any(each.fullmatch(name) for each in self._names):
+        if any(each.is_all_of(name) for each in self._names):
             return _GOES
         name = name.lower()
         if self.keep_tracking:
@@ -143,12 +141,12 @@ class Spelling:
         return _MAY_GO if name in MAYBE_SESSIONS else _STAYS
 
 
-USUAL = Spelling()
+DEFAULT_CANONICALIZER = Canonicalizer()
 
-canonical = USUAL.canonical
+canonical = DEFAULT_CANONICALIZER.canonical
 
 
-def resolve(base: str, hrefs: Sequence[str], spelling: Spelling = USUAL) -> list[str]:
+def resolve(base: str, hrefs: Sequence[str], spelling: Canonicalizer = DEFAULT_CANONICALIZER) -> list[str]:
     """Where links of a page lead, in order and without doubles."""
     return spelling.resolve(base, hrefs)
 

@@ -9,24 +9,39 @@ from typing import Any
 import msgspec
 
 from weft import events
-from weft.access.witness import Told, tell_all
+from weft.access.audit import AuditedChange, record_changes
 from weft.clock import Clock, Moment
 from weft.db.database import Database, Transaction
-from weft.errors import Invalid, NotFound
+from weft.errors import NOT_SHOWN, Invalid, NotFound
 from weft.events import Fact
-from weft.items import collect_store, store
-from weft.items.conditions import meets
-from weft.items.fields import Fields, fields_of
-from weft.items.finding import dataset_in
-from weft.items.model import Condition, Dataset, Harvested, Look, Thing
-from weft.items.shapes import check_schema
+from weft.items import item_store
+from weft.items.model import Dataset, DatasetAttempt, DatasetRecord, FieldFilter, RecordRevision, matches
+from weft.items.schemas import FieldSummary, check_schema, summarize_fields
+
+MOST_NAMED = 20
+
+
+def dataset_in(tx: Transaction, project: str, name: str) -> Dataset:
+    found = item_store.dataset_named(tx, project, name)
+    if found is None:
+        there = [each.name for each in item_store.all_datasets(tx, {project})]
+        raise NotFound("dataset", f"{name} in project {project}; {_listed(there)}")
+    return found
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "it has none yet"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"it has {', '.join(names[:MOST_NAMED])}{more}"
+
 
 NEWEST = 2**63 - 1
 PAGE = 1000
 MOST_SCANNED = 10_000
 """How many things one page looks through at most; one that finds little says where to go on."""
-MOST_LOOKS = 1000
-NEWEST_LOOK = 2**31 - 1
+MOST_REVISIONS = 1000
+NEWEST_REVISION = 2**31 - 1
 MOST_COUNTED = 10_000
 """Things of one dataset that are counted where nobody wants to wait; in lists, 1,000."""
 MOST_LISTED = 1000
@@ -37,10 +52,10 @@ LARGEST_SCHEMA = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThingFilter:
+class RecordFilter:
     """Which things of a dataset are wanted."""
 
-    where: tuple[Condition, ...] = ()
+    where: tuple[FieldFilter, ...] = ()
     first_seen_after: Moment | None = None
     first_seen_before: Moment | None = None
     last_seen_after: Moment | None = None
@@ -56,7 +71,7 @@ class ThingFilter:
         seen = (self.first_seen_after, self.first_seen_before, self.last_seen_after, self.last_seen_before)
         return bool(self.where) or any(each is not None for each in (*seen, self.unseen_in_run))
 
-    def allows(self, thing: Thing) -> bool:
+    def allows(self, thing: DatasetRecord) -> bool:
         times = (
             (self.first_seen_after, thing.first_seen_at),
             (thing.first_seen_at, self.first_seen_before),
@@ -65,20 +80,20 @@ class ThingFilter:
         )
         in_time = all(early is None or late is None or early < late for early, late in times)
         is_gone = self.unseen_in_run is None or thing.last_run_id < self.unseen_in_run
-        return in_time and is_gone and meets(thing.data, self.where)
+        return in_time and is_gone and matches(thing.data, self.where)
 
 
 @dataclass(frozen=True, slots=True)
-class Things:
+class RecordPage:
     """Some things of a dataset, newest first."""
 
-    things: Sequence[Thing]
+    things: Sequence[DatasetRecord]
     next: int | None
     """Where the next part begins; None where there is no more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class DatasetCounts:
     """How much there is in a dataset; None where it was not counted to the end."""
 
     things: int | None
@@ -95,21 +110,21 @@ class Datasets:
 
     async def all(self, projects: Collection[str] | None = None) -> list[Dataset]:
         """Every dataset, or those of some projects, by name."""
-        return await self._db.read(lambda tx: store.all_datasets(tx, projects))
+        return await self._db.read(lambda tx: item_store.all_datasets(tx, projects))
 
     async def get(self, project: str, name: str) -> Dataset:
         return await self._db.read(lambda tx: dataset_in(tx, project, name))
 
-    async def counts(self, project: str, name: str) -> Counts:
+    async def counts(self, project: str, name: str) -> DatasetCounts:
         """How many things are in it, and of how many items they are."""
 
-        def work(tx: Transaction) -> Counts:
+        def work(tx: Transaction) -> DatasetCounts:
             dataset_id = dataset_in(tx, project, name).id
-            return Counts(store.count_things(tx, dataset_id), store.count_items(tx, dataset_id))
+            return DatasetCounts(item_store.count_records(tx, dataset_id), item_store.count_items(tx, dataset_id))
 
         return await self._db.read(work)
 
-    async def glance(self, project: str, name: str) -> tuple[Dataset, Counts, Harvested | None]:
+    async def glance(self, project: str, name: str) -> tuple[Dataset, DatasetCounts, DatasetAttempt | None]:
         """A dataset with what came last, and how many things it has, counted as far as that takes no time."""
         return await self._db.read(lambda tx: _glance(tx, dataset_in(tx, project, name), MOST_COUNTED))
 
@@ -120,20 +135,22 @@ class Datasets:
         part: str = "",
         after: tuple[str, str] = ("", ""),
         limit: int = 50,
-    ) -> list[tuple[Dataset, Counts, Harvested | None]]:
+    ) -> list[tuple[Dataset, DatasetCounts, DatasetAttempt | None]]:
         """The same of many, by name: those whose name contains ``part``, after a project and a name."""
 
-        def work(tx: Transaction) -> list[tuple[Dataset, Counts, Harvested | None]]:
-            found = store.datasets_after(tx, projects, part, after, limit)
+        def work(tx: Transaction) -> list[tuple[Dataset, DatasetCounts, DatasetAttempt | None]]:
+            found = item_store.datasets_after(tx, projects, part, after, limit)
             return [_glance(tx, each, MOST_LISTED) for each in found]
 
         return await self._db.read(work)
 
     async def runs(
         self, project: str, name: str, *, below: tuple[int, int] = (NEWEST, 0), limit: int = 50
-    ) -> list[Harvested]:
+    ) -> list[DatasetAttempt]:
         """What attempts brought to a dataset, newest first."""
-        return await self._db.read(lambda tx: store.harvests(tx, dataset_in(tx, project, name).id, below, limit))
+        return await self._db.read(
+            lambda tx: item_store.dataset_attempts(tx, dataset_in(tx, project, name).id, below, limit)
+        )
 
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
@@ -143,7 +160,7 @@ class Datasets:
         Other key fields count for items that come from now on: things that are known keep what they are known by, so
         an item that would have been of one of them is of a new one once.
         """
-        _check(name, key_fields, schema)
+        _check_settings(name, key_fields, schema)
         values = {
             "key_fields": msgspec.json.encode(list(key_fields)).decode(),
             "schema": None if schema is None else msgspec.json.encode(schema).decode(),
@@ -151,84 +168,84 @@ class Datasets:
 
         def work(tx: Transaction) -> Dataset:
             at = self._clock()
-            found = collect_store.dataset_named(tx, project, name)
-            dataset_id = found.id if found else collect_store.add_dataset(tx, project, name, at)
-            store.set_dataset(tx, dataset_id, values)
+            found = item_store.dataset_named(tx, project, name)
+            dataset_id = found.id if found else item_store.add_dataset(tx, project, name, at)
+            item_store.set_dataset(tx, dataset_id, values)
             kind = "dataset_changed" if found else "dataset_created"
             events.append(tx, [Fact(kind, project, data={"dataset": name})], at)
             after = dataset_in(tx, project, name)
-            tell_all(tx, [Told(before=found and _told(found), after=_told(after))])
+            record_changes(tx, [AuditedChange(before=found and _audited(found), after=_audited(after))])
             return after
 
         return await self._db.transact(work)
 
     async def things(
-        self, project: str, name: str, wanted: ThingFilter | None = None, *, below: int = NEWEST, limit: int = 50
-    ) -> Things:
+        self, project: str, name: str, wanted: RecordFilter | None = None, *, below: int = NEWEST, limit: int = 50
+    ) -> RecordPage:
         """Things newest first. Where a filter is rarely met, there may be fewer than ``limit``, and more to come."""
-        wanted = wanted or ThingFilter()
+        wanted = wanted or RecordFilter()
 
-        def work(tx: Transaction) -> Things:
-            return _things(tx, dataset_in(tx, project, name).id, wanted, below, limit)
+        def work(tx: Transaction) -> RecordPage:
+            return _record_page(tx, dataset_in(tx, project, name).id, wanted, below, limit)
 
         return await self._db.read(work)
 
     async def thing(
-        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_LOOK, limit: int = MOST_LOOKS
-    ) -> tuple[Thing, list[Look]]:
+        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
+    ) -> tuple[DatasetRecord, list[RecordRevision]]:
         """One thing and how it looked, newest first: its looks with numbers below ``below``, at most the last 1,000."""
 
-        def work(tx: Transaction) -> tuple[Thing, list[Look]]:
-            found = store.thing(tx, dataset_in(tx, project, name).id, thing_id)
+        def work(tx: Transaction) -> tuple[DatasetRecord, list[RecordRevision]]:
+            found = item_store.record(tx, dataset_in(tx, project, name).id, thing_id)
             if found is None:
                 raise NotFound("thing", f"{thing_id} in dataset {name}")
-            return found, store.looks_of(tx, thing_id, below, limit)
+            return found, item_store.revisions_of(tx, thing_id, below, limit)
 
         return await self._db.read(work)
 
-    async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> Fields:
+    async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> FieldSummary:
         """Fill rates and types of the fields of the newest things, and the schema that these have in common."""
 
-        def work(tx: Transaction) -> tuple[Dataset, list[Thing]]:
+        def work(tx: Transaction) -> tuple[Dataset, list[DatasetRecord]]:
             dataset = dataset_in(tx, project, name)
-            return dataset, store.things_of(tx, dataset.id, below=NEWEST, limit=sample)[0]
+            return dataset, item_store.records_of(tx, dataset.id, below=NEWEST, limit=sample)[0]
 
         dataset, things = await self._db.read(work)
-        return fields_of([thing.data for thing in things], dataset.schema)
+        return summarize_fields([thing.data for thing in things], dataset.schema)
 
 
-def _things(tx: Transaction, dataset_id: int, wanted: ThingFilter, below: int, limit: int) -> Things:
+def _record_page(tx: Transaction, dataset_id: int, wanted: RecordFilter, below: int, limit: int) -> RecordPage:
     run_id = wanted.new_in_run if wanted.new_in_run is not None else wanted.changed_in_run
     changed = wanted.new_in_run is None
     count = PAGE if wanted.is_picky else limit + 1
-    found: list[Thing] = []
+    found: list[DatasetRecord] = []
     for _ in range(0, MOST_SCANNED, PAGE):
-        seen, more = store.things_of(tx, dataset_id, below=below, limit=count, run_id=run_id, changed=changed)
+        seen, more = item_store.records_of(tx, dataset_id, below=below, limit=count, run_id=run_id, changed=changed)
         for thing in seen:
             below = thing.id
             if wanted.allows(thing):
                 found.append(thing)
                 if len(found) > limit:
-                    return Things(found[:limit], found[limit - 1].id)
+                    return RecordPage(found[:limit], found[limit - 1].id)
         if not more:
-            return Things(found, None)
+            return RecordPage(found, None)
         if len(seen) < count:  # they are large
             break
-    return Things(found, below)
+    return RecordPage(found, below)
 
 
-def _glance(tx: Transaction, dataset: Dataset, most: int) -> tuple[Dataset, Counts, Harvested | None]:
-    count = store.count_things(tx, dataset.id, most + 1)
-    counts = Counts(None if count > most else count, None, min(count, most))
-    return dataset, counts, next(iter(store.harvests(tx, dataset.id, (NEWEST, 0), 1)), None)
+def _glance(tx: Transaction, dataset: Dataset, most: int) -> tuple[Dataset, DatasetCounts, DatasetAttempt | None]:
+    count = item_store.count_records(tx, dataset.id, most + 1)
+    counts = DatasetCounts(None if count > most else count, None, min(count, most))
+    return dataset, counts, next(iter(item_store.dataset_attempts(tx, dataset.id, (NEWEST, 0), 1)), None)
 
 
-def _told(dataset: Dataset) -> dict[str, Any]:
+def _audited(dataset: Dataset) -> dict[str, Any]:
     """What the audit log is told of a dataset."""
     return {"key_fields": list(dataset.key_fields), "schema": dataset.schema}
 
 
-def _check(name: str, key_fields: Sequence[str], schema: Mapping[str, Any] | None) -> None:
+def _check_settings(name: str, key_fields: Sequence[str], schema: Mapping[str, Any] | None) -> None:
     if not 1 <= len(name) <= 100 or not name.isprintable():
         raise Invalid("dataset", name, "its name must be 1 to 100 characters that print")
     if len(key_fields) > MOST_KEY_FIELDS or len(set(key_fields)) != len(key_fields) or "" in key_fields:
@@ -236,4 +253,4 @@ def _check(name: str, key_fields: Sequence[str], schema: Mapping[str, Any] | Non
     if schema is not None:
         check_schema(schema)
         if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-            raise Invalid("schema", "too large", f"it must take at most {LARGEST_SCHEMA} bytes")
+            raise Invalid("schema", NOT_SHOWN, f"it must take at most {LARGEST_SCHEMA} bytes")

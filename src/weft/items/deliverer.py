@@ -1,10 +1,10 @@
-"""The deliverer: sends the items of datasets to their destinations, each at least once.
+"""Delivers the items of datasets to their destinations, each at least once.
 
-How far each attempt has come is kept for each destination. An attempt's items are stored in the order of their numbers,
-so all that is needed is the number of the last one that has arrived: no other transaction can put one before it. Which
-items go together is fixed before they are sent and struck off after they have arrived, so that whoever comes after a
-deliverer that died sends the same ones under the same name. One process leads to save work; nothing is wrong when two
-believe that they do.
+How far each attempt has come is kept for each destination. An attempt's items are stored in the order of their
+numbers, so all that is needed is the number of the last one that has arrived: no other transaction can put one before
+it. Which items go together is fixed before they are sent and struck off after they have arrived, so that whoever
+continues after a process that died sends the same ones under the same name. One process leads to save work; nothing is
+wrong when two believe that they do.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from weft.clock import Clock, iso, seconds
 from weft.db.database import Database, Transaction
 from weft.errors import DatabaseDown, WeftError
 from weft.items import destination_store as store
-from weft.items.destination import Destination, Stretch, opened_url, pause_seconds, safe_join
-from weft.items.export.formats import exported
-from weft.items.export.selected import with_ids
+from weft.items.destination import DeliveryBatch, Destination, opened_url, pause_seconds, safe_join
+from weft.items.exporters import export, with_ids
 from weft.ports import Blobs, ItemTable
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ LOOK_SHARE = 20
 """To look for work takes one part of so many, at most."""
 
 
-class Leads(Protocol):
+class DeliveryLeader(Protocol):
     """Who knows whether this process does the work."""
 
     async def leads(self) -> bool: ...
@@ -55,7 +54,7 @@ class Deliverer:
         self,
         db: Database,
         secrets: Secrets,
-        leader: Leads,
+        leader: DeliveryLeader,
         clock: Clock,
         *,
         folder: str,
@@ -72,7 +71,7 @@ class Deliverer:
 
         Sending goes on by itself, each destination apart, so that a slow one keeps nobody waiting.
         """
-        if not await self._db.read(store.any_there) or not await self._leader.leads():
+        if not await self._db.read(store.has_destinations) or not await self._leader.leads():
             return 0
         self._sending = {key: sending for key, sending in self._sending.items() if not sending.done()}
         now, before = self._clock(), len(self._sending)
@@ -104,12 +103,12 @@ class Deliverer:
             log.warning("delivery put off", extra=extra | {"why": str(problem)})
         except (WeftError, OSError) as problem:
             log.warning("delivery failed", extra=extra | {"why": str(problem)})
-            await self._fail(destination, _told(problem))
+            await self._fail(destination, _shown_problem(problem))
         except Exception:
             log.exception("delivery failed", extra=extra)
             await self._fail(destination, "weft itself failed; its log tells more")
 
-    async def _next(self, destination: Destination) -> list[Stretch]:
+    async def _next(self, destination: Destination) -> list[DeliveryBatch]:
         """What is to be sent now; nothing where the destination was removed.
 
         Many attempts take long to look through, so the next look comes the later, and nobody else waits for it.
@@ -119,24 +118,24 @@ class Deliverer:
         rows = await self._db.read(lambda tx: look(tx, destination))
         self._look_at[destination.id] = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
 
-        def work(tx: Transaction) -> list[Stretch]:
+        def work(tx: Transaction) -> list[DeliveryBatch]:
             if store.get(tx, destination.id) is None:
                 return []
-            found = (_stretch(tx, destination, row, now) for row in rows)
+            found = (_next_batch(tx, destination, row, now) for row in rows)
             return [stretch for stretch in found if stretch is not None]
 
         return await self._db.transact(work) if rows else []
 
-    async def _deliver(self, destination: Destination, stretch: Stretch) -> None:
+    async def _deliver(self, destination: Destination, stretch: DeliveryBatch) -> None:
         rows = await self._db.read(lambda tx: store.rows(tx, stretch))
         url = await self._opened(destination)
         if rows and destination.is_table:
-            await self._open_table(url).upsert([_table_row(row) for row in rows], destination.columns)
+            await self._open_table(url).upsert([_table_row(destination, row) for row in rows], destination.columns)
         elif rows:
             data = await _file(destination, [with_ids(row, msgspec.json.decode(row.data)) for row in rows])
             await self._open_blobs(url).put(stretch.file_name(destination.format), data)
         at = self._clock()
-        await self._db.transact(lambda tx: store.arrived(tx, destination.id, stretch, len(rows), at))
+        await self._db.transact(lambda tx: store.confirm(tx, destination.id, stretch, len(rows), at))
 
     async def _opened(self, destination: Destination) -> str:
         if destination.url.startswith("file:"):
@@ -155,25 +154,25 @@ class Deliverer:
         await self._db.transact(work)
 
 
-def _told(problem: Exception) -> str:
+def _shown_problem(problem: Exception) -> str:
     """A problem as it is shown: without the names of folders on this machine."""
     if isinstance(problem, TimeoutError):
         return f"the items were not taken within {SEND_SECONDS:g} s"
     return problem.strerror or "it cannot be written to" if isinstance(problem, OSError) else str(problem)
 
 
-def _stretch(tx: Transaction, destination: Destination, row: Any, now: int) -> Stretch | None:
+def _next_batch(tx: Transaction, destination: Destination, row: Any, now: int) -> DeliveryBatch | None:
     """The items of an attempt that go next; None while it is better to wait for more."""
     delivered = row.delivered or 0
     if row.sending is not None and row.sending > delivered:
-        return Stretch(row.run_id, row.attempt, delivered + 1, row.sending)
+        return DeliveryBatch(row.run_id, row.attempt, delivered + 1, row.sending)
     if row.since is None:
-        store.begin(tx, destination.id, row.run_id, row.attempt, now)
+        store.start_waiting(tx, destination.id, row.run_id, row.attempt, now)
     count = row.next_seq - 1 - delivered
     if row.since is None and not row.ended and count < MOST_ITEMS:
         return None
     last = _last(tx, row.run_id, row.attempt, delivered + 1, min(count, MOST_ITEMS))
-    stretch = Stretch(row.run_id, row.attempt, delivered + 1, last)
+    stretch = DeliveryBatch(row.run_id, row.attempt, delivered + 1, last)
     return stretch if store.send(tx, destination.id, stretch) else None
 
 
@@ -193,9 +192,10 @@ async def _file(destination: Destination, rows: list[dict[str, Any]]) -> bytes:
             yield row
 
     fields = ("weft_run", "weft_attempt", "weft_seq", *destination.fields) if destination.fields else ()
-    return b"".join([piece async for piece in exported(destination.format, source, fields)])
+    return b"".join([piece async for piece in export(destination.format, source, fields)])
 
 
-def _table_row(row: Any) -> dict[str, Any]:
-    ids = {"run": row.run_id, "attempt": row.attempt, "seq": row.seq, "thing": row.thing_id, "at": iso(row.at)}
-    return ids | {"data": msgspec.json.decode(row.data)}
+def _table_row(destination: Destination, row: Any) -> dict[str, Any]:
+    ids = {"run": row.run_id, "attempt": row.attempt, "seq": row.seq, "thing": row.thing_id, "revision": row.look}
+    of = {"dataset": f"{destination.project}/{destination.dataset}", "key": row.key, "at": iso(row.at)}
+    return ids | of | {"data": msgspec.json.decode(row.data)}

@@ -1,28 +1,35 @@
-"""What a destination is, and which addresses it may have. Values only, no I/O."""
+"""The destinations of datasets: their URLs, fields and batches. Values only, no I/O."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from weft.access.secrets import REFERENCE
+from weft.access.secrets import REFERENCE, names_in
 from weft.clock import Moment
 from weft.errors import Invalid, NotFound
-from weft.items.export.formats import Format
+from weft.items.exporters import ExportFormat
 
 SCHEMES = ("file", "postgresql", "s3")
 LONGEST_URL = 2_000
 MOST_FIELDS = 200
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 3600.0
-NUMBER = ":number"
+NUMBER_SUFFIX = ":number"
 """Ends a field that becomes a column of numbers."""
 
-OWN = frozenset({"weft_run", "weft_attempt", "weft_seq", "weft_thing", "weft_at", "at", "data"})
-QUERY = {"file": frozenset[str](), "s3": frozenset({"endpoint", "region"}), "postgresql": frozenset({"sslmode"})}
+OWN_COLUMNS = ("at", "data")
+QUERY = {
+    "file": frozenset[str](),
+    "s3": frozenset({"endpoint", "region"}),
+    "postgresql": frozenset({"rows", "sslmode"}),
+}
+ROW_MODES = ("records", "items")
+"""What a table has a row for; the first unless its URL says otherwise."""
+
 _HOST = re.compile(r"[a-z0-9._:-]{1,253}", re.ASCII)
 """Neither a folder with a socket in it, where the name of a process is its password, nor several."""
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
@@ -37,7 +44,7 @@ class Destination:
     project: str
     dataset: str
     url: str
-    format: Format
+    format: ExportFormat
     fields: tuple[str, ...]
     problem: str | None
     """Why the newest try failed."""
@@ -60,11 +67,11 @@ class Destination:
     @property
     def columns(self) -> dict[str, bool]:
         """The fields that a table has as columns, and whether each is of numbers."""
-        return {each.removesuffix(NUMBER): each.endswith(NUMBER) for each in self.fields}
+        return {each.removesuffix(NUMBER_SUFFIX): each.endswith(NUMBER_SUFFIX) for each in self.fields}
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class DeliveryBatch:
     """Items of one attempt that follow each other, and go together."""
 
     run_id: int
@@ -72,7 +79,7 @@ class Stretch:
     first: int
     last: int
 
-    def file_name(self, format: Format) -> str:
+    def file_name(self, format: ExportFormat) -> str:
         """The same for the same items, so that what is sent again replaces itself."""
         return f"run-{self.run_id}/{self.attempt}-{self.first:012}-{self.last:012}.{format}"
 
@@ -90,9 +97,12 @@ def checked_url(url: str) -> str:
         known = False
     if not known or len(url) > LONGEST_URL or any(ord(character) <= 32 for character in url):
         raise Invalid("url", _shown(url), f"it must begin with {', '.join(f'{each}:' for each in SCHEMES)}")
-    if parts.fragment or {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - QUERY[parts.scheme]:
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.fragment or {name for name, _ in query} - QUERY[parts.scheme]:
         allowed = ", ".join(sorted(QUERY[parts.scheme])) or "nothing"
         raise Invalid("url", _shown(url), f"after ? it may say {allowed}")
+    if any(name == "rows" and value not in ROW_MODES for name, value in query):
+        raise Invalid("url", _shown(url), f"rows must be {' or '.join(ROW_MODES)}")
     _check_secret(url, parts.scheme, parts.username, parts.password)
     if parts.scheme == "file":
         _check_folder(url)
@@ -104,12 +114,25 @@ def checked_url(url: str) -> str:
 def checked_fields(fields: Sequence[str], url: str) -> tuple[str, ...]:
     is_table = url.startswith("postgresql:")
     for field in fields:
-        name = field.removesuffix(NUMBER) if is_table else field
-        if not name or len(name.encode()) > 63 or "\0" in name or (is_table and name in OWN):
+        name = field.removesuffix(NUMBER_SUFFIX) if is_table else field
+        if (
+            not name
+            or len(name.encode()) > 63
+            or "\0" in name
+            or (is_table and (name.startswith("weft_") or name in OWN_COLUMNS))
+        ):
             raise Invalid("fields", field, "each must be the name of a field, of at most 63 bytes, and none of weft's")
     if len(fields) > MOST_FIELDS or len(set(fields)) != len(fields):
         raise Invalid("fields", ",".join(fields)[:200], f"they must be at most {MOST_FIELDS}, each named once")
     return tuple(fields)
+
+
+def check_secrets(url: str, project: str, known: Collection[str]) -> None:
+    """Refuse a URL that names a secret which the project does not have."""
+    for name in names_in(url):
+        if name not in known:
+            how = f"set it first, on the settings page of secrets or with `weft secrets set {name}`"
+            raise Invalid("url", _shown(url), f"project {project} has no secret {name}: {how}")
 
 
 def opened_url(url: str, secrets: Mapping[str, str]) -> str:

@@ -12,12 +12,13 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
-from weft.items.destination import Destination, Stretch
-from weft.items.export.formats import Format
+from weft.items.destination import DeliveryBatch, Destination
+from weft.items.exporters import ExportFormat
 from weft.runs.model import ENDED
 
 destinations, marks, datasets = schema.destinations, schema.destination_marks, schema.datasets
 stats, items, looks, runs = schema.run_stats, schema.items, schema.looks, schema.runs
+things = schema.things
 
 MOST_ATTEMPTS = 1000
 """Of a dataset, in which items that wait are counted."""
@@ -55,7 +56,13 @@ def due(tx: Transaction, at: Moment) -> list[Destination]:
     return _found(tx, _select().where(destinations.c.next_at <= at))
 
 
-def any_there(tx: Transaction) -> bool:
+def set_back(tx: Transaction, since: Moment, by: Moment) -> None:
+    """Let waits that end after ``since`` end earlier by so much."""
+    column = destinations.c.next_at
+    tx.execute(update(destinations).where(column > since).values(next_at=column - by))
+
+
+def has_destinations(tx: Transaction) -> bool:
     return tx.value(select(destinations.c.id).limit(1)) is not None
 
 
@@ -91,19 +98,19 @@ def pending(tx: Transaction, destination: Destination, *, enough: int, since: Mo
     return list(tx.rows(query.order_by(stats.c.run_id, stats.c.attempt).limit(limit)))
 
 
-def begin(tx: Transaction, destination_id: int, run_id: int, attempt: int, at: Moment) -> None:
+def start_waiting(tx: Transaction, destination_id: int, run_id: int, attempt: int, at: Moment) -> None:
     """Remember when items of an attempt were first seen to wait."""
     of = {"destination_id": destination_id, "run_id": run_id, "attempt": attempt}
     insert_missing(tx, marks, of | {"delivered": 0, "sending": 0, "since": at})
 
 
-def send(tx: Transaction, destination_id: int, stretch: Stretch) -> bool:
+def send(tx: Transaction, destination_id: int, stretch: DeliveryBatch) -> bool:
     """Fix which items go next, before they do; False where somebody was first."""
     free = _mark(destination_id, stretch) & (marks.c.sending == marks.c.delivered)
     return tx.execute(update(marks).where(free).values(sending=stretch.last)).rowcount == 1
 
 
-def arrived(tx: Transaction, destination_id: int, stretch: Stretch, count: int, at: Moment) -> bool:
+def confirm(tx: Transaction, destination_id: int, stretch: DeliveryBatch, count: int, at: Moment) -> bool:
     """Write down that the ``count`` items of a stretch have arrived; False where somebody else had done so."""
     same = _mark(destination_id, stretch) & (marks.c.sending == stretch.last)
     if tx.execute(update(marks).where(same).values(delivered=stretch.last, since=at)).rowcount != 1:
@@ -118,16 +125,24 @@ def fail(tx: Transaction, destination: Destination, problem: str, next_at: Momen
     tx.execute(update(destinations).where(destinations.c.id == destination.id).values(values))
 
 
+def retry(tx: Transaction, destination_id: int, at: Moment) -> None:
+    """Make it due, as if it had never failed."""
+    values = {"problem": None, "failures": 0, "next_at": at}
+    tx.execute(update(destinations).where(destinations.c.id == destination_id).values(values))
+
+
 def sizes(tx: Transaction, run_id: int, attempt: int, first: int, limit: int) -> list[Any]:
     """The number and the size of an attempt's items from ``first`` on."""
     query = _items(run_id, attempt).with_only_columns(items.c.seq, func.length(looks.c.data))
     return list(tx.rows(query.where(items.c.seq >= first).order_by(items.c.seq).limit(limit)))
 
 
-def rows(tx: Transaction, stretch: Stretch) -> list[Any]:
-    """The items of a stretch; those that were deleted meanwhile are missing."""
+def rows(tx: Transaction, stretch: DeliveryBatch) -> list[Any]:
+    """The items of a stretch, each with the key and the revision of its record; deleted ones are missing."""
     within = items.c.seq.between(stretch.first, stretch.last)
-    return list(tx.rows(_items(stretch.run_id, stretch.attempt).where(within).order_by(items.c.seq)))
+    query = _items(stretch.run_id, stretch.attempt).add_columns(items.c.look, things.c.key)
+    query = query.join(things, things.c.id == items.c.thing_id)
+    return list(tx.rows(query.where(within).order_by(items.c.seq)))
 
 
 def _items(run_id: int, attempt: int) -> Select[Any]:
@@ -152,7 +167,7 @@ def _found(tx: Transaction, query: Select[Any]) -> list[Destination]:
 
 def _destination(row: dict[str, Any]) -> Destination:
     fields = tuple(msgspec.json.decode(row.pop("fields")))
-    return Destination(**(row | {"format": Format(row["format"]), "fields": fields}))
+    return Destination(**(row | {"format": ExportFormat(row["format"]), "fields": fields}))
 
 
 def _marked(destination_id: int) -> ColumnElement[bool]:
@@ -160,7 +175,7 @@ def _marked(destination_id: int) -> ColumnElement[bool]:
     return and_(marks.c.destination_id == destination_id, same)
 
 
-def _mark(destination_id: int, stretch: Stretch) -> ColumnElement[bool]:
+def _mark(destination_id: int, stretch: DeliveryBatch) -> ColumnElement[bool]:
     """The mark of an attempt, as long as it stands right before the stretch."""
     same = (marks.c.run_id == stretch.run_id) & (marks.c.attempt == stretch.attempt)
     return and_(marks.c.destination_id == destination_id, same, marks.c.delivered == stretch.first - 1)

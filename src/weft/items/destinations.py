@@ -1,4 +1,4 @@
-"""The front door to destinations: add one, see how it goes, remove it."""
+"""The front door to destinations: add one, list them with what waits, retry, remove."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.access.witness import Told, tell_all
+from weft.access import store as access_store
+from weft.access.audit import AuditedChange, record_changes
 from weft.clock import Clock
 from weft.db.database import Database, Transaction
 from weft.errors import NotFound
 from weft.items import destination_store as store
-from weft.items.destination import Destination, checked_fields, checked_url, safe_join
-from weft.items.export.formats import Format, exported
-from weft.items.export.rows import Row
+from weft.items.destination import Destination, check_secrets, checked_fields, checked_url, safe_join
+from weft.items.exporters import ExportFormat, Row, export
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DestinationStatus:
     """A destination, and how many items wait for it."""
 
     destination: Destination
@@ -37,35 +37,51 @@ class Destinations:
         url: str,
         *,
         by: str,
-        format: Format = Format.JSONL,
+        format: ExportFormat = ExportFormat.JSONL,
         fields: Sequence[str] = (),
-    ) -> Progress:
+    ) -> DestinationStatus:
         """Deliver every item of a dataset to an address: those that are there, and those that come."""
         values = {"url": checked_url(url), "format": format.value, "fields": checked_fields(fields, url)}
         if url.startswith("file:"):
             safe_join(self._folder, url)
-        if format is Format.PARQUET:
-            exported(format, _nothing)  # tells what is missing
+        if format is ExportFormat.PARQUET:
+            export(format, _nothing)  # tells what is missing
         at = self._clock()
         fresh = {"failures": 0, "next_at": at, "delivered": 0, "created_at": at, "created_by": by}
 
-        def work(tx: Transaction) -> Progress:
-            added = store.add(tx, values | fresh | {"dataset_id": _dataset(tx, project, dataset)})
+        def work(tx: Transaction) -> DestinationStatus:
+            of = {"dataset_id": _dataset(tx, project, dataset)}
+            check_secrets(url, project, {name for name, _, _ in access_store.list_secrets(tx, project)})
+            added = store.add(tx, values | fresh | of)
             found = _existing(tx, project, dataset, added)
-            tell_all(tx, [Told(target=f"destination {added}", after=_told(found.destination))])
+            record_changes(tx, [AuditedChange(target=f"destination {added}", after=_audited(found.destination))])
             return found
 
         return await self._db.transact(work)
 
-    async def all(self, project: str, dataset: str) -> list[Progress]:
-        def work(tx: Transaction) -> list[Progress]:
+    async def all(self, project: str, dataset: str) -> list[DestinationStatus]:
+        def work(tx: Transaction) -> list[DestinationStatus]:
             found = store.of_dataset(tx, _dataset(tx, project, dataset))
-            return [Progress(each, store.waiting(tx, each)) for each in found]
+            return [DestinationStatus(each, store.waiting(tx, each)) for each in found]
 
         return await self._db.read(work)
 
-    async def get(self, project: str, dataset: str, destination_id: int) -> Progress:
+    async def get(self, project: str, dataset: str, destination_id: int) -> DestinationStatus:
         return await self._db.read(lambda tx: _existing(tx, project, dataset, destination_id))
+
+    async def retry(self, project: str, dataset: str, destination_id: int) -> DestinationStatus:
+        """Forget why the newest try failed, and deliver now."""
+
+        def work(tx: Transaction) -> DestinationStatus:
+            before = _existing(tx, project, dataset, destination_id).destination
+            store.retry(tx, destination_id, self._clock())
+            told = {"problem": before.problem, "failures": before.failures}
+            record_changes(
+                tx, [AuditedChange(target=f"destination {destination_id}", before=told, after=dict.fromkeys(told))]
+            )
+            return _existing(tx, project, dataset, destination_id)
+
+        return await self._db.transact(work)
 
     async def remove(self, project: str, dataset: str, destination_id: int) -> None:
         """Deliver nothing there any more; what has arrived stays."""
@@ -73,7 +89,7 @@ class Destinations:
         def work(tx: Transaction) -> None:
             before = _existing(tx, project, dataset, destination_id).destination
             store.remove(tx, destination_id)
-            tell_all(tx, [Told(target=f"destination {destination_id}", before=_told(before))])
+            record_changes(tx, [AuditedChange(target=f"destination {destination_id}", before=_audited(before))])
 
         await self._db.transact(work)
 
@@ -91,13 +107,13 @@ def _dataset(tx: Transaction, project: str, name: str) -> int:
     return found
 
 
-def _existing(tx: Transaction, project: str, dataset: str, destination_id: int) -> Progress:
+def _existing(tx: Transaction, project: str, dataset: str, destination_id: int) -> DestinationStatus:
     found = store.get(tx, destination_id)
     if found is None or (found.project, found.dataset) != (project, dataset):
         raise NotFound("destination", destination_id)
-    return Progress(found, store.waiting(tx, found))
+    return DestinationStatus(found, store.waiting(tx, found))
 
 
-def _told(destination: Destination) -> dict[str, Any]:
+def _audited(destination: Destination) -> dict[str, Any]:
     """What the audit log is told of a destination; its secrets are only names."""
     return {"url": destination.url, "format": destination.format.value, "fields": list(destination.fields)}

@@ -1,8 +1,8 @@
-"""What an item, a dataset and a thing are. Values only, no I/O."""
+"""The values of datasets: items, records, revisions, statistics and samples of attempts. Values only, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from msgspec import Meta
 from weft.clock import Moment
 
 
-class Harvest(msgspec.Struct, frozen=True):
+class ItemBatch(msgspec.Struct, frozen=True):
     """What an attempt has yielded: numbered items as JSON lines, and how it is getting on."""
 
     run_id: Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -26,7 +26,7 @@ class Harvest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FieldFilter:
     """What a field of an item must be: equal to ``value`` as text, or with ``part`` a text that contains it."""
 
     field: str | None
@@ -36,24 +36,24 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ItemQuery:
     """Which items are wanted: those of one run, or those of one dataset."""
 
     run_id: int | None = None
     attempt: int | None = None
-    """Of the run: the last one that has yielded anything unless told, with those that it went on from."""
+    """Of the run: by default the last one that has yielded anything, with those that it went on from."""
     all_attempts: bool = False
     project: str = ""
     dataset: str = ""
     """Of the project; where it is given, ``run_id`` is not."""
     every: bool = False
     """Of the dataset: each item ever stored, not only the newest look of each thing."""
-    where: tuple[Condition, ...] = ()
+    where: tuple[FieldFilter, ...] = ()
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Item:
     """One item, with the place where it came from; its ``(run_id, attempt, seq)`` is unique in weft."""
 
     run_id: int
@@ -79,7 +79,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
+class DatasetRecord:
     """What items are seen of, as it looked last."""
 
     id: int
@@ -95,7 +95,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class RecordRevision:
     """What a thing looked like from one item on."""
 
     number: int
@@ -107,7 +107,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvested:
+class DatasetAttempt:
     """What an attempt brought to its dataset."""
 
     run_id: int
@@ -143,7 +143,7 @@ class AttemptStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TimelineSample:
     """How far an attempt was at a moment."""
 
     at: Moment
@@ -155,9 +155,32 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class Timeline:
     """How an attempt went, in samples; the last is how far it is now."""
 
     attempt: int
     first_item_at: Moment | None
-    samples: Sequence[Sample]
+    samples: Sequence[TimelineSample]
+
+
+_MISSING = object()
+
+
+def matches(data: Mapping[str, Any], where: Iterable[FieldFilter]) -> bool:
+    return all(_matches(data, each) for each in where)
+
+
+def _matches(data: Mapping[str, Any], condition: FieldFilter) -> bool:
+    if condition.field is None:
+        part = condition.value.casefold()
+        return any(part in text_of(value).casefold() for value in data.values())
+    value = data.get(condition.field, _MISSING)
+    if value is _MISSING:
+        return False
+    text = text_of(value)
+    return condition.value in text if condition.part else condition.value == text
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, all else as JSON: ``true``, ``1.5``, ``null``, ``["a"]``."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,62 +1,252 @@
 """The front door to projects' code: deploy it, list it, choose which version runs, delete it.
 
-A deploy is whole or it was never there: the code is checked first, its archive is kept next, and the row, the event and
-the choice of the current version are one transaction at the end. The same name with other code is refused, unless it is
-to be replaced. Runs that were queued keep the code that they were pinned to.
+A deploy is whole or it was never there: the code is checked first, its archive is kept next, and the row, the event
+and the choice of the current version are one transaction at the end. The same name with other code is refused, unless
+it is to be replaced. Runs that were queued keep the code that they were pinned to. An archive is kept as long as a
+version has it or a run may still execute it.
+
+Each folder of an upload is locked by its process from before anybody can see it, and the kernel takes the lock back
+from the dead. So the next who takes a folder knows which were left behind, also where several processes share them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import fcntl
 import hashlib
 import os
-from collections.abc import Collection
+import tempfile
+import time
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.access.audit import AuditedChange, record_changes
 from weft.access.model import NAME
-from weft.access.witness import Told, tell_all
 from weft.clock import Clock, iso
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, Invalid, NotFound
 from weft.events import Fact, append
 from weft.ports import Blobs
 from weft.projects import store
-from weft.projects.archives import Archives
-from weft.projects.changes import Changes, changes
-from weft.projects.checking import Checker
-from weft.projects.finding import current_of, page_of, version_in
-from weft.projects.incoming import Incoming
-from weft.projects.model import Code, Limits, Spider, Version
-from weft.projects.version_order import version_key
+from weft.projects.checker import CodeChecker
+from weft.projects.deploy_progress import DeployProgress, DeployStep, clear_step, reporting_to
+from weft.projects.model import (
+    NO_TRUST,
+    ArchiveLimits,
+    Code,
+    ProjectTrust,
+    Spider,
+    Version,
+    VersionDiff,
+    code_key,
+    version_diff,
+    version_key,
+)
+from weft.untrusted_files import remove
+from weft.user_code import is_passed, stricter
 
 if TYPE_CHECKING:
-    from weft.projects.formats import Layout
+    from weft.projects.layout import CodeLayout
+
+
+def version_in(tx: Transaction, project: str, version: str) -> Version:
+    found = store.get(tx, project, version)
+    if found is None:
+        raise NotFound("version", f"{version} of project {project}")
+    return found
+
+
+def current_of(tx: Transaction, project: str) -> str:
+    now = store.current(tx, project)
+    if now is None:
+        raise NotFound("deployed version", f"of project {project}; `weft deploy` makes one")
+    return now
+
+
+def page_of(tx: Transaction, project: str, after: str | None, limit: int) -> tuple[list[Version], str | None]:
+    """The next versions, the newest by name first, and the last of them where there are more."""
+    names = sorted(store.names(tx, project), key=version_key, reverse=True)
+    left = names if after is None else [each for each in names if version_key(each) < version_key(after)]
+    found = {each.version: each for each in store.some(tx, project, left[:limit])}
+    return [found[name] for name in left[:limit]], left[limit - 1] if len(left) > limit else None
+
+
+HIDDEN_PREFIX = "."
+"""Begins the name of a folder that is not locked yet."""
+
+ABANDONED_SECONDS = 86_400
+"""What nobody has locked for so long was left behind before it could be."""
+
+
+class UploadFolders:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._locks: dict[Path, int] = {}
+
+    @contextmanager
+    def place(self, purpose: str) -> Iterator[Path]:
+        """A new folder, which is gone afterwards."""
+        place = self.take(purpose)
+        try:
+            yield place
+        finally:
+            self.give_back(place)
+
+    def take(self, purpose: str) -> Path:
+        """A new folder, until it is given back or this process dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+        hidden = Path(tempfile.mkdtemp(prefix=f"{HIDDEN_PREFIX}{purpose}-", dir=self.folder))
+        lock = _locked(hidden)
+        place = hidden.rename(hidden.with_name(hidden.name.removeprefix(HIDDEN_PREFIX)))
+        if lock is not None:
+            self._locks[place] = lock
+        return place
+
+    def give_back(self, place: Path) -> None:
+        remove(place)
+        if (lock := self._locks.pop(place, None)) is not None:
+            os.close(lock)
+
+    def _sweep(self) -> None:
+        """Remove what the dead have left."""
+        for each in list(self.folder.iterdir()):
+            if each.name.startswith(HIDDEN_PREFIX) and not _is_abandoned(each):
+                continue
+            if (lock := _locked(each)) is not None:
+                remove(each)
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """The folder, locked; None where another has it, or it is gone, or cannot be locked."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        return folder.stat().st_mtime < time.time() - ABANDONED_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+class CodeArchives:
+    """One archive at a time is in memory."""
+
+    def __init__(self, db: Database, blobs: Blobs) -> None:
+        self._db, self._blobs = db, blobs
+        self._turn = asyncio.Lock()
+        self._dropped: set[str] = set()
+        """Those that no version has, as far as a run may need them."""
+
+    @asynccontextmanager
+    async def keeping(self, digest: str, archive: Path) -> AsyncIterator[None]:
+        """Keep an archive; inside, a version is made of it."""
+        key = code_key(digest)
+        async with self._turn:
+            data = await asyncio.to_thread(archive.read_bytes)
+            await self._blobs.put(key, data)
+            yield
+            if key not in await self._blobs.keys("code"):
+                await self._blobs.put(key, data)  # a delete of the same code came in between
+
+    async def forget(self, digests: Collection[str]) -> None:
+        """Remove archives that no version has and no run needs; the others are looked at when this is called again."""
+        self._dropped.update(digests)
+        for digest in tuple(self._dropped):
+            if not await self._is_needed(digest):
+                self._dropped.discard(digest)
+                await self._forget(digest)
+
+    async def _is_needed(self, digest: str) -> bool:
+        return await self._db.read(lambda tx: store.live_run(tx, None, digest)) is not None
+
+    async def _forget(self, digest: str) -> None:
+        """A deploy that has just kept the same one gets it back."""
+        if await self._is_used(digest):
+            return
+        async with self._turn:
+            data = await self._blobs.get(code_key(digest))
+            await self._blobs.delete(code_key(digest))
+            if data is not None and await self._is_used(digest):
+                await self._blobs.put(code_key(digest), data)
+
+    async def _is_used(self, digest: str) -> bool:
+        return await self._db.read(lambda tx: store.is_used(tx, digest))
 
 
 class Projects:
     def __init__(
-        self, db: Database, blobs: Blobs, checker: Checker, clock: Clock, *, folder: Path, limits: Limits
+        self,
+        db: Database,
+        blobs: Blobs,
+        checker: CodeChecker,
+        clock: Clock,
+        *,
+        folder: Path,
+        limits: ArchiveLimits,
+        spider_env: Collection[str] = (),
+        min_isolation: str = "",
     ) -> None:
+        """``spider_env`` names the variables of this machine's environment that runs of every project see;
+        ``min_isolation`` is the least isolation of every project, which may demand more for itself."""
+        self._min_isolation = min_isolation
+        self._spider_env = tuple(spider_env)
+        self._under_way: dict[tuple[str, str], DeployProgress] = {}
         self._db, self._checker, self._clock = db, checker, clock
-        self._archives = Archives(db, blobs)
-        self.incoming, self._limits = Incoming(folder), limits
+        self._archives = CodeArchives(db, blobs)
+        self.incoming, self._limits = UploadFolders(folder), limits
 
     @property
     def largest_bytes(self) -> int:
         return self._limits.archive_bytes
 
     async def deploy(
-        self, project: str, archive: Path, version: str | None = None, *, by: str = "", replace: bool = False
+        self,
+        project: str,
+        archive: Path,
+        version: str | None = None,
+        *,
+        by: str = "",
+        replace: bool = False,
+        progress: str | None = None,
     ) -> Version:
         """Check an archive, keep it as a version and make that the current one.
 
         The same code under the same name again changes nothing but which version is current. Without a name, code that
         is not the current one already is named after the time. To ``replace`` is to give a name that is there other
-        code; then the newest by name is the current one. Raises ``Rejected`` where the code does not work.
+        code; then the newest by name is the current one. ``progress`` is a name under which ``step`` tells meanwhile
+        how far it has come. Raises ``Rejected`` where the code does not work.
         """
+        if progress is None:
+            return await self._deployed(project, archive, version, by=by, replace=replace)
+        check_name("progress", progress)
+        self._under_way[project, progress] = DeployProgress()
+        try:
+            with reporting_to(self._under_way[project, progress]):
+                return await self._deployed(project, archive, version, by=by, replace=replace)
+        finally:
+            self._under_way.pop((project, progress), None)
+
+    async def step(self, project: str, progress: str) -> DeployStep:
+        """What a deploy is busy with that was begun in this process under this name; nothing once it has ended."""
+        found = self._under_way.get((project, progress))
+        return DeployStep("", 0.0) if found is None else found.step
+
+    async def _deployed(self, project: str, archive: Path, version: str | None, *, by: str, replace: bool) -> Version:
         check_name("project", project)
         version = version or None
         if version is not None:
@@ -64,12 +254,15 @@ class Projects:
         digest = await asyncio.to_thread(_digest, archive)
         known = await self._db.read(lambda tx: _known(tx, project, version, digest, replace=replace))
         if known is not None:
-            return known if known.is_current or replace else await self.use(project, known.version)
+            if not known.is_current and not replace:
+                return await self.use(project, known.version)
+            return await self._warned(known)
         found = await self._checked(project, archive, version or self._stamp(), digest, by)
+        clear_step("keeping the archive")
         async with self._archives.keeping(digest, archive):
             deployed, replaced = await self._db.transact(lambda tx: self._deploy(tx, found, replace=replace))
         await self._archives.forget(replaced)
-        return deployed
+        return await self._warned(deployed)
 
     async def names(self, projects: Collection[str] | None = None) -> list[str]:
         """The projects that have code, or those among ``projects``."""
@@ -78,16 +271,19 @@ class Projects:
 
     async def versions(self, project: str) -> list[Version]:
         """Every version, the newest by name first."""
-        found = await self._db.read(lambda tx: store.listed(tx, project))
+        found = [await self._warned(each) for each in await self._db.read(lambda tx: store.listed(tx, project))]
         return sorted(found, key=lambda each: version_key(each.version), reverse=True)
 
     async def page(self, project: str, after: str | None, limit: int) -> tuple[list[Version], str | None]:
         """The next versions, the newest by name first, and the last of them where there are more."""
-        return await self._db.read(lambda tx: page_of(tx, project, after, limit))
+        found, last = await self._db.read(lambda tx: page_of(tx, project, after, limit))
+        return [await self._warned(each) for each in found], last
 
-    async def changes(self, project: str, before: str, after: str) -> Changes:
+    async def changes(self, project: str, before: str, after: str) -> VersionDiff:
         """What differs between two versions."""
-        return await self._db.read(lambda tx: changes(version_in(tx, project, before), version_in(tx, project, after)))
+        return await self._db.read(
+            lambda tx: version_diff(version_in(tx, project, before), version_in(tx, project, after))
+        )
 
     async def get(self, project: str, version: str | None = None) -> Version:
         """One version, or the current one."""
@@ -95,7 +291,7 @@ class Projects:
         def work(tx: Transaction) -> Version:
             return version_in(tx, project, version if version is not None else current_of(tx, project))
 
-        return await self._db.read(work)
+        return await self._warned(await self._db.read(work))
 
     async def latest(self, project: str) -> Version | None:
         """The newest by name, whichever is the current one."""
@@ -122,7 +318,7 @@ class Projects:
             store.hold(tx, project)
             return self._use(tx, version_in(tx, project, version))
 
-        return await self._db.transact(work)
+        return await self._warned(await self._db.transact(work))
 
     async def rollback(self, project: str) -> Version:
         """Make the version current that was deployed before the current one."""
@@ -135,7 +331,7 @@ class Projects:
                 raise Conflict(f"project {project} has no version that was deployed before {now.version}")
             return self._use(tx, max(earlier, key=_age))
 
-        return await self._db.transact(work)
+        return await self._warned(await self._db.transact(work))
 
     async def delete(self, project: str, version: str) -> None:
         """Delete a version that is not the current one, unless it is the last, and that no live run is pinned to."""
@@ -149,10 +345,17 @@ class Projects:
 
     async def _checked(self, project: str, archive: Path, version: str, digest: str, by: str) -> Version:
         """The version that the archive would be. Nothing is kept of what it was unpacked to."""
+        trust = await self._trust(project)
         place = await asyncio.to_thread(self.incoming.take, "check")
         try:
             layout = await asyncio.to_thread(_laid_out, archive, place / "code", self._limits)
-            spiders, own_settings = await self._checker.check(place / "code", layout)
+            checked = await self._checker.check(
+                place / "code",
+                layout,
+                may_build=trust.may_build,
+                min_isolation=stricter(trust.min_isolation, self._min_isolation),
+                spider_env=(*self._spider_env, *trust.spider_env),
+            )
         finally:
             await asyncio.to_thread(self.incoming.give_back, place)
         return Version(
@@ -161,13 +364,34 @@ class Projects:
             digest=digest,
             size=await asyncio.to_thread(os.path.getsize, archive),
             format=layout.format,
-            code=Code(version, digest, layout.settings, layout.root, layout.requirements, layout.lock),
-            spiders=spiders,
+            code=Code(
+                version,
+                digest,
+                layout.settings,
+                layout.root,
+                layout.requirements,
+                layout.lock,
+                may_build=trust.may_build,
+                grace_seconds=checked.grace_seconds,
+            ),
+            spiders=checked.spiders,
             is_current=True,
             deployed_at=self._clock(),
             deployed_by=by,
-            own_settings=own_settings,
+            own_settings=checked.settings,
+            warnings=checked.warnings,
         )
+
+    async def _trust(self, project: str) -> ProjectTrust:
+        return (await self._db.read(lambda tx: store.trusts(tx, [project]))).get(project, NO_TRUST)
+
+    async def _warned(self, version: Version) -> Version:
+        """The version with the warnings that hold now: not of variables that reach its runs meanwhile."""
+        if not any(each.code == "environment" for each in version.warnings):
+            return version
+        passed = (*self._spider_env, *(await self._trust(version.project)).spider_env)
+        left = [each for each in version.warnings if each.code != "environment" or not is_passed(each.name, passed)]
+        return dataclasses.replace(version, warnings=tuple(left))
 
     def _deploy(self, tx: Transaction, new: Version, *, replace: bool) -> tuple[Version, set[str]]:
         """The version as it is now, and the code that had its name."""
@@ -182,7 +406,7 @@ class Projects:
         store.set_current(tx, new.project, now.version)
         data = {"version": new.version, "before": before, "digest": new.digest, "by": new.deployed_by}
         append(tx, [Fact("version_deployed", new.project, data=data)], self._clock())
-        _tell(tx, new, before=None if old is None else _told(old), after=_told(new))
+        _record_version(tx, new, before=None if old is None else _audited(old), after=_audited(new))
         return dataclasses.replace(new, is_current=now.version == new.version), set() if old is None else {old.digest}
 
     def _use(self, tx: Transaction, wanted: Version) -> Version:
@@ -191,7 +415,7 @@ class Projects:
             store.set_current(tx, wanted.project, wanted.version)
             data = {"version": wanted.version, "before": before}
             append(tx, [Fact("version_used", wanted.project, data=data)], self._clock())
-        _tell(tx, wanted, before={"current": before}, after={"current": wanted.version})
+        _record_version(tx, wanted, before={"current": before}, after={"current": wanted.version})
         return dataclasses.replace(wanted, is_current=True)
 
     def _delete(self, tx: Transaction, project: str, version: str) -> str:
@@ -227,7 +451,7 @@ class Projects:
         for each in gone:
             store.remove(tx, each.project, each.version)
             append(tx, [Fact("version_deleted", each.project, data={"version": each.version})], self._clock())
-            _tell(tx, each, before=_told(each))
+            _record_version(tx, each, before=_audited(each))
 
     def _stamp(self) -> str:
         moment = datetime.fromtimestamp(self._clock() / 1_000_000, UTC)
@@ -254,9 +478,9 @@ def _known(tx: Transaction, project: str, version: str | None, digest: str, *, r
     )
 
 
-def _laid_out(archive: Path, folder: Path, limits: Limits) -> Layout:
+def _laid_out(archive: Path, folder: Path, limits: ArchiveLimits) -> CodeLayout:
     from weft.projects.archive import kind_of, unpack  # what knows archives is loaded with the first one
-    from weft.projects.formats import layout_of
+    from weft.projects.layout import layout_of
 
     unpack(archive, folder, limits)
     return layout_of(folder, kind_of(archive))
@@ -275,12 +499,12 @@ def _age(version: Version) -> Any:
     return version.deployed_at, version_key(version.version)
 
 
-def _told(version: Version) -> dict[str, Any]:
+def _audited(version: Version) -> dict[str, Any]:
     """What the audit log is told of a version."""
     spiders = [each.name for each in version.spiders[:100]]
     return {"digest": version.digest, "deployed_at": iso(version.deployed_at), "spiders": spiders}
 
 
-def _tell(tx: Transaction, version: Version, *, before: Any = None, after: Any = None) -> None:
-    told = Told(before=before, after=after, project=version.project, target=f"version {version.version}")
-    tell_all(tx, [told])
+def _record_version(tx: Transaction, version: Version, *, before: Any = None, after: Any = None) -> None:
+    told = AuditedChange(before=before, after=after, project=version.project, target=f"version {version.version}")
+    record_changes(tx, [told])

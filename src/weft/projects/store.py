@@ -12,7 +12,7 @@ from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
-from weft.projects.model import Code, Spider, Version
+from weft.projects.model import Code, ProjectTrust, SourceWarning, Spider, Version
 
 projects, versions, runs = schema.projects, schema.versions, schema.runs
 
@@ -77,6 +77,7 @@ def add(tx: Transaction, version: Version) -> None:
         "spiders": msgspec.json.encode(version.spiders).decode(),
         "deployed_at": version.deployed_at,
         "deployed_by": version.deployed_by[:120],
+        "warnings": msgspec.json.encode(version.warnings).decode(),
         "own_settings": None if (own := version.own_settings) is None else msgspec.json.encode(own).decode(),
     }
     tx.execute(insert(versions).values(row))
@@ -89,7 +90,12 @@ def remove(tx: Transaction, project: str, version: str) -> bool:
 
 def live_run(tx: Transaction, project: str | None, digest: str) -> int | None:
     """A run of the project, or of any, that has not ended and is pinned to this code; None where there is none."""
-    live = or_(runs.c.ready_lane.is_not(None), runs.c.lease_worker.is_not(None), runs.c.not_before.is_not(None))
+    live = or_(
+        runs.c.ready_lane.is_not(None),
+        runs.c.lease_worker.is_not(None),
+        runs.c.not_before.is_not(None),
+        runs.c.trouble == "paused",
+    )
     pinned = runs.c.spec.like(f'%"digest":"{digest}"%')
     mine = [] if project is None else [runs.c.project == project]
     found = tx.value(select(runs.c.id).where(live, *mine, pinned).limit(1))
@@ -115,18 +121,32 @@ def currents(tx: Transaction, names: Collection[str]) -> dict[str, str]:
     return {row.name: row.current_version for row in rows}
 
 
-def min_isolations(tx: Transaction, names: Collection[str]) -> dict[str, str]:
-    """How walled in the runs of each of these projects must be, where that was said."""
-    query = select(projects.c.name, projects.c.min_isolation)
-    rows = tx.rows(query.where(projects.c.name.in_(sorted(names)), projects.c.min_isolation.is_not(None)))
-    return {row.name: row.min_isolation for row in rows}
+def trusts(tx: Transaction, names: Collection[str] | None = None) -> dict[str, ProjectTrust]:
+    """What each of these projects, or of all, is trusted with, where that was said."""
+    query = select(projects)
+    rows = tx.rows(query if names is None else query.where(projects.c.name.in_(sorted(names))))
+    return {row.name: _trust(row) for row in rows}
 
 
-def deployed_since(tx: Transaction, at: Moment) -> list[Code]:
-    """The code of every version that somebody has deployed after ``at``; what weft brings itself can wait."""
+def _trust(row: Any) -> ProjectTrust:
+    return ProjectTrust(
+        min_isolation=row.min_isolation,
+        may_run_unsandboxed=bool(row.may_run_unsandboxed),
+        may_build=bool(row.may_build),
+        spider_env=_variables(row.spider_env),
+        grace_seconds=row.grace_seconds,
+    )
+
+
+def deployed_since(tx: Transaction, at: Moment) -> list[tuple[str, Code]]:
+    """Project and code of every version that somebody has deployed after ``at``; what weft brings itself can wait."""
     ours = versions.c.deployed_by == BY_WEFT
-    rows = tx.rows(select(versions.c.code).where(versions.c.deployed_at > at, ~ours))
-    return [msgspec.json.decode(row.code, type=Code) for row in rows]
+    rows = tx.rows(select(versions.c.project, versions.c.code).where(versions.c.deployed_at > at, ~ours))
+    return [(row.project, msgspec.json.decode(row.code, type=Code)) for row in rows]
+
+
+def _variables(kept: str | None) -> tuple[str, ...]:
+    return () if kept is None else msgspec.json.decode(kept, type=tuple[str, ...])
 
 
 def current_spiders(tx: Transaction, within: Collection[str] | None = None) -> dict[str, tuple[Spider, ...]]:
@@ -135,6 +155,9 @@ def current_spiders(tx: Transaction, within: Collection[str] | None = None) -> d
     query = select(versions.c.project, versions.c.spiders).join(projects, same)
     rows = tx.rows(query if within is None else query.where(projects.c.name.in_(sorted(within))))
     return {row.project: msgspec.json.decode(row.spiders, type=tuple[Spider, ...]) for row in rows}
+
+
+_decode_warnings = msgspec.json.Decoder(tuple[SourceWarning, ...]).decode
 
 
 def _version(row: Any, now: str | None) -> Version:
@@ -149,5 +172,6 @@ def _version(row: Any, now: str | None) -> Version:
         is_current=row.version == now,
         deployed_at=row.deployed_at,
         deployed_by=row.deployed_by,
+        warnings=() if row.warnings is None else _decode_warnings(row.warnings),
         own_settings=None if row.own_settings is None else msgspec.json.decode(row.own_settings),
     )

@@ -1,4 +1,4 @@
-"""Lanes: runs under the same rules wait in one line.
+"""Lanes: runs under the same rules wait in one queue.
 
 A lane is a project, the labels that a worker must have, and the limits that count its runs. A worker that may not serve
 one run of a lane may serve none, so what is blocked costs one look, not one look a run.

@@ -1,16 +1,18 @@
-"""What a run is and which states it has. Values only, no I/O."""
+"""What a run is, which states it has, and what runs are listed by. Values only, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from weft.clock import Moment
+from weft.errors import Invalid
 from weft.projects.model import Code
+from weft.runs.success import RunCondition, SuccessConditions
 
 LONGEST_REASON = 2000
 """Characters that are kept of the sentence that says why a run ended."""
@@ -18,6 +20,8 @@ LONGEST_REASON = 2000
 
 class RunState(StrEnum):
     QUEUED = "queued"
+    PAUSED = "paused"
+    """Held back until somebody resumes it."""
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -25,21 +29,24 @@ class RunState(StrEnum):
 
 
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
-    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
-    RunState.RUNNING: frozenset({RunState.QUEUED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}),
+    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.PAUSED, RunState.CANCELLED}),
+    RunState.PAUSED: frozenset({RunState.QUEUED, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset(
+        {RunState.QUEUED, RunState.PAUSED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}
+    ),
     RunState.SUCCEEDED: frozenset(),
     RunState.FAILED: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
 """Every step that a run may take. A state without steps is an end."""
 
-HELD: Moment = 253_402_300_799_000_000
-"""The last second of the year 9999: until then waits a run that is paused."""
+UNLEASED = (RunState.QUEUED, RunState.PAUSED)
+"""States of a run that has not ended and that no worker holds."""
 
 ENDED = frozenset(state for state, steps in TRANSITIONS.items() if not steps)
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How an attempt, and with its last attempt a run, ended."""
 
     SUCCEEDED = "succeeded"
@@ -59,6 +66,8 @@ class Outcome(StrEnum):
     """It started more processes than it may have."""
     STALLED = "stalled"
     """Nothing was heard of it for too long."""
+    CONDITION = "condition"
+    """Its spider ended well, but a success condition of it did not hold."""
     SKIPPED = "skipped"
     """Never started: a forerunner did not end as asked for."""
     RELEASED = "released"
@@ -89,7 +98,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     max_delay_seconds: float = 3600.0
     jitter: float = 0.5
     """How much of each delay is left to chance, so that failed runs do not come back together: 0 none, 1 all of it."""
-    on: tuple[str, ...] = ("failed", "timeout", "lost")
+    on: tuple[str, ...] = ("failed", "timeout", "lost", "condition")
     """Which outcomes are tried again."""
     losses: int = 3
     """How many workers may go silent under a run before it ends as failed (a poison run); more where another run,
@@ -113,12 +122,19 @@ class RunSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     timeout_seconds: float = 0.0
     """0 means none."""
-    grace_seconds: float = 10.0
+    grace_seconds: float | None = None
+    """How long it may take to end once it is stopped; None: 10."""
     log_bytes: int = 10_000_000
     """Past this much output the rest is counted and dropped."""
     retry: Retry = Retry()
     code: Code | None = None
     """The version of its project's code that it is pinned to, where its kind executes one."""
+    spider_env: tuple[str, ...] = ()
+    """The variables of its worker's environment that it sees, as its project says."""
+    success_if: SuccessConditions | None = None
+    """What its task asks for; the conditions that it is under, with those of its spider and project, are on the run."""
+    notes: tuple[str, ...] = ()
+    """What its log begins with: what was asked for and could not be taken so. No part of the request."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +158,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     dedup_seconds: float = 0.0
     by: str = ""
     """Who asked for it, such as ``key:ci``; its first event tells."""
+    conditions: tuple[RunCondition, ...] = ()
+    """What must hold at its end; found when it is queued."""
     skipped: str | None = None
     """Why this run is not to happen; it is kept as cancelled, so that what follows it learns of it."""
 
@@ -152,6 +170,8 @@ class Submitted(msgspec.Struct, frozen=True):
     run_id: int
     fresh: bool = True
     why: str = ""
+    warning: str = ""
+    """What the caller should know of what was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +204,18 @@ class Run:
     traceparent: str
     spec: RunSpec
     result: Mapping[str, Any] | None
+    items: int | None = None
+    """With those that follow: what its last attempt has counted; None: nobody knows."""
+    pages: int | None = None
+    requests: int | None = None
+    errors: int | None = None
+    warnings: int | None = None
+    finish_reason: str | None = None
+    """With which its spider closed."""
+    marks: tuple[str, ...] = ()
+    """What does not look like success, of a run that succeeded (``success.Mark``)."""
+    conditions: tuple[RunCondition, ...] = ()
+    """What must hold at its end, and what became of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +232,8 @@ class Attempt:
     signal: int | None
     log_key: str | None
     log_bytes: int | None
+    late_from: int | None
+    """The byte from which on its log came late, after its worker was given up as lost; None where none of it did."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -241,3 +275,55 @@ def storable(text: str) -> str:
     if len(text) > LONGEST_REASON:
         text = text[: LONGEST_REASON - 1] + "…"
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+FILTER_COLUMNS = frozenset({"project", "task", "kind", "state", "trigger", "correlation_id", "outcome", "worker"})
+SPEC_FILTERS = {"spider": '"spider":', "version": '"code":{"version":'}
+"""What stands in the spec of a run before the value that is asked for."""
+RUN_FILTERS = FILTER_COLUMNS | SPEC_FILTERS.keys() | {"tag", "since", "until", "mark"}
+"""``since`` and ``until`` are moments of being queued."""
+
+QUICK_FILTERS = frozenset({"project", "task", "state"})
+FEW_PROJECTS = 10
+"""Projects whose runs are found as soon as those of one."""
+
+RunRow = Sequence[Any]
+"""The fields of a ``Run`` in their order, as they are stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListing:
+    """Which runs to list, newest first: those that are as ``where`` says, of all projects or of some."""
+
+    where: Mapping[str, Any]
+    projects: frozenset[str] | None = None
+    before: int | None = None
+    """The place where the page before has ended; runs after it, if the oldest come first."""
+    limit: int = 50
+    oldest_first: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.where.keys() - RUN_FILTERS:
+            raise Invalid("filter", name, f"it must be one of {', '.join(sorted(RUN_FILTERS))}")
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the page is likely to be found at once. What else is asked for is looked for among thousands of runs,
+        of every project by itself."""
+        return self.where.keys() <= QUICK_FILTERS and len(self.projects or ()) <= FEW_PROJECTS
+
+    def order(self, run_id: int) -> int:
+        """What rises along the list."""
+        return run_id if self.oldest_first else -run_id
+
+
+class FoundRuns(NamedTuple):
+    """A page of a list."""
+
+    ids: Sequence[int]
+    known: Mapping[int, bytes]
+    """What the caller knew already, of some of them."""
+    rows: Mapping[int, RunRow]
+    """The others."""
+    next: int | None
+    """The place where the next page goes on, also after a short or an empty page; None at the end of the list."""

@@ -1,4 +1,4 @@
-"""The front door to runs: submit, look, cancel."""
+"""The front door to runs: submit, read, pause, cancel, retry."""
 
 from __future__ import annotations
 
@@ -11,24 +11,45 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft import events
-from weft.access.witness import tell
+from weft.access.audit import record_change
 from weft.clock import Clock, Moment, seconds
+from weft.counters import store as counters
+from weft.db.batching import Batched
 from weft.db.database import Database, Transaction
-from weft.db.together import Together
 from weft.errors import Conflict, NotFound, QueueFull
 from weft.events import Fact
+from weft.logs.records import LogRecord
+from weft.logs.search import LogQuery, search
+from weft.logs.storage import StoredLog, damage_record, live_log, log_in_memory, open_log
 from weft.ports import Blobs
-from weft.runs import key_store, lease_store, limit_store, list_store, store
-from weft.runs.bell import Bell
+from weft.runs import lease_store, list_store, metrics, store
 from weft.runs.lanes import Lane, lane_of, task_limit
-from weft.runs.listing import Found, Listing
-from weft.runs.log_records import LogRecord
-from weft.runs.log_search import LogQuery, search
-from weft.runs.log_shelf import KeptLog, log_in_memory, open_log, shipped
-from weft.runs.model import ENDED, Attempt, NewRun, Run, RunState, Submitted, Trigger, storable
-from weft.runs.pins import Pins
-from weft.runs.queued import key_row, queued_fact
-from weft.runs.repeats import SAME_TARGET, Answer, Twin, earlier, resolved, same_request
+from weft.runs.model import (
+    ENDED,
+    Attempt,
+    FoundRuns,
+    NewRun,
+    Run,
+    RunListing,
+    RunOutcome,
+    RunState,
+    Submitted,
+    Trigger,
+    storable,
+)
+from weft.runs.submission import (
+    SAME_TARGET,
+    BatchDuplicate,
+    CodePins,
+    SubmitResolution,
+    earlier,
+    key_row,
+    queued_fact,
+    resolved,
+    same_request,
+    under_conditions,
+)
+from weft.runs.wakeups import Wakeups
 
 RECOUNT_SECONDS = 1.0
 """How old the count of a project's waiting runs may be when a submit is checked against its bound."""
@@ -37,10 +58,11 @@ RECOUNT_SECONDS = 1.0
 class Runs:
     """Every run there is."""
 
-    def __init__(self, db: Database, blobs: Blobs, bell: Bell, clock: Clock) -> None:
-        self._db, self._blobs, self._bell, self._clock = db, blobs, bell, clock
-        self._submit_together = Together(db, self.admit_all, len)
-        self._pins = Pins()
+    def __init__(self, db: Database, blobs: Blobs, wakeups: Wakeups, clock: Clock, *, min_isolation: str = "") -> None:
+        """``min_isolation`` is the least isolation of every project, which may demand more for itself."""
+        self._db, self._blobs, self._wakeups, self._clock = db, blobs, wakeups, clock
+        self._submit_together = Batched(db, self.admit_all, len)
+        self._pins = CodePins(min_isolation)
         self._lane_ids: dict[Lane, int] = {}
         self._waiting: dict[str, tuple[float, int, int | None]] = {}
 
@@ -59,10 +81,11 @@ class Runs:
 
     def admit(self, tx: Transaction, new: Sequence[NewRun]) -> list[Submitted]:
         """Queue runs in the caller's transaction, as ``submit`` does."""
-        answers: list[Answer] = self._known(tx, new)
+        answers: list[SubmitResolution] = self._known(tx, new)
         fresh = [position for position, answer in enumerate(answers) if answer is None]
         self._check_bounds(tx, [new[position] for position in fresh])
-        ids = self.queue(tx, self._pins.checked(tx, [new[position] for position in fresh]))
+        pinned = self._pins.checked(tx, [new[position] for position in fresh])
+        ids = self._queue(tx, pinned)
         for position, run_id in zip(fresh, ids, strict=True):
             answers[position] = Submitted(run_id)
         self._remember(tx, [(new[position], run_id) for position, run_id in zip(fresh, ids, strict=True)])
@@ -70,15 +93,21 @@ class Runs:
 
     def queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
         """Queue runs in the caller's transaction without asking questions; workers hear of it once that commits."""
+        return self._queue(tx, self._pins.pinned(tx, new)) if new else []
+
+    def _queue(self, tx: Transaction, new: Sequence[NewRun]) -> Sequence[int]:
+        """The same for runs that are pinned."""
         if not new:
             return []
-        new, at = self._pins.pinned(tx, new), self._clock()
+        new, at = under_conditions(tx, new), self._clock()
         lanes = [lane_of(run) for run in new]
         by_lane = {lane: self._lane_id(tx, lane) for lane in set(lanes)}
         ids = store.add(tx, new, [by_lane[lane] for lane in lanes], at)
         events.append(tx, [queued_fact(run, run_id) for run, run_id in zip(new, ids, strict=True)], at)
+        skipped = [run.project for run in new if run.skipped is not None]
+        counters.add(tx, [metrics.ended_count(each, RunState.CANCELLED, RunOutcome.SKIPPED) for each in skipped], at)
         ready = Counter(lane.queue for run, lane in zip(new, lanes, strict=True) if run.not_before is None)
-        tx.after_commit(lambda: self._bell.add_all(ready))
+        tx.after_commit(lambda: self._wakeups.add_all(ready))
         return ids
 
     async def get(self, run_id: int) -> Run:
@@ -105,20 +134,20 @@ class Runs:
         found: list[Run] = []
         while len(found) < limit:
             wanted = limit - len(found)
-            listing = Listing(where=where, projects=within, before=before, limit=wanted, oldest_first=oldest_first)
+            listing = RunListing(where=where, projects=within, before=before, limit=wanted, oldest_first=oldest_first)
             ids, _, rows, before = await self.page(listing)
             found += [list_store.run_of(rows[run_id]) for run_id in ids]
             if before is None:
                 break
         return found
 
-    async def page(self, wanted: Listing, known: Mapping[int, bytes] | None = None) -> Found:
+    async def page(self, wanted: RunListing, known: Mapping[int, bytes] | None = None) -> FoundRuns:
         """The runs of a listing: their rows, but for those that are ``known``."""
 
-        def work(tx: Transaction) -> Found:
+        def work(tx: Transaction) -> FoundRuns:
             ids, next_ = list_store.page(tx, wanted)
             kept = {id_: document for id_ in ids if (document := (known or {}).get(id_)) is not None}
-            return Found(ids, kept, list_store.rows(tx, [id_ for id_ in ids if id_ not in kept]), next_)
+            return FoundRuns(ids, kept, list_store.rows(tx, [id_ for id_ in ids if id_ not in kept]), next_)
 
         return await (self._db.glance(work) if wanted.is_short else self._db.read(work))
 
@@ -128,6 +157,10 @@ class Runs:
     async def counts(self, projects: Collection[str] | None = None) -> dict[str, int]:
         """How many runs are ready, waiting and running now, in all projects or in some."""
         return await self._db.read(lambda tx: store.count_live(tx, projects))
+
+    async def held(self, projects: Collection[str] | None = None) -> int:
+        """How many of the ready runs a limit of runs at once holds back."""
+        return await self._db.read(lambda tx: store.count_held(tx, projects))
 
     async def ended(self, *, within_seconds: float, projects: Collection[str] | None = None) -> dict[str, int]:
         """How many runs ended not longer ago, by outcome; a busy system counts only the newest."""
@@ -139,7 +172,7 @@ class Runs:
 
         def work(tx: Transaction) -> Submitted:
             queued = self._again(tx, run_id)
-            tell(tx)
+            record_change(tx)
             return queued
 
         return await self._db.transact(work)
@@ -150,7 +183,7 @@ class Runs:
         def work(tx: Transaction) -> dict[int, Submitted | None]:
             ended = store.states(tx, run_ids)
             new = {id_: self._again(tx, id_) if ended.get(id_, RunState.FAILED) in ENDED else None for id_ in run_ids}
-            tell(tx)
+            record_change(tx)
             return new
 
         return await self._db.transact(work)
@@ -163,7 +196,7 @@ class Runs:
             raise Conflict(f"run {run_id} has not ended yet ({old.state}); cancel it first")
         copied = {name: getattr(old, name) for name in ("project", "task", "task_id", "kind", "priority")}
         copied["spec"] = replace(old.spec, code=None)  # what is current now, unless the spec names a version
-        limit = None if old.task_id is None else limit_store.limit(tx, task_limit(old.task_id))
+        limit = None if old.task_id is None else store.limit_of(tx, task_limit(old.task_id))
         return self.admit(tx, [NewRun(**copied, trigger=Trigger.RETRY, max_running=limit)])[0]
 
     async def cancel(self, run_id: int, reason: str = "cancelled by a person") -> Run:
@@ -171,7 +204,7 @@ class Runs:
 
         def work(tx: Transaction) -> None:
             self.cancel_in(tx, run_id, reason)
-            tell(tx)
+            record_change(tx)
 
         await self._db.transact(work)
         return await self.get(run_id)
@@ -183,7 +216,7 @@ class Runs:
             live = [id_ for id_, state in store.states(tx, run_ids, lock=True).items() if state not in ENDED]
             for run_id in live:
                 self.cancel_in(tx, run_id, reason)
-            tell(tx)
+            record_change(tx)
             return {id_: (id_ in live, state) for id_, state in store.states(tx, run_ids).items()}
 
         return await self._db.transact(work)
@@ -196,6 +229,7 @@ class Runs:
         if store.cancel_queued(tx, run_id, reason, at):
             data = {"state": "cancelled", "outcome": "cancelled", "reason": reason}
             events.append(tx, [Fact("run_finished", run.project, run_id, run.task_id, data)], at)
+            counters.add(tx, [metrics.ended_count(run.project, RunState.CANCELLED, RunOutcome.CANCELLED)], at)
         elif store.ask_to_cancel(tx, run_id):
             events.append(tx, [Fact("run_cancel_requested", run.project, run_id, run.task_id)], at)
         else:
@@ -207,19 +241,22 @@ class Runs:
 
     def set_limit(self, tx: Transaction, key: str, max_running: int | None) -> None:
         """Let at most ``max_running`` runs that ``key`` counts run at once (``lanes.py`` has the keys)."""
-        limit_store.set_limit(tx, key, max_running)
+        store.set_limit(tx, key, max_running)
 
     async def log(self, run_id: int, attempt: int | None = None) -> bytes:
-        """The log of an attempt as far as it is known: of the newest one unless told."""
+        """The log of an attempt as far as it is known: by default of the newest one."""
         return await (await self.open_log(run_id, attempt)).whole()
 
-    async def open_log(self, run_id: int, attempt: int | None = None, *, whole_lines: bool = False) -> KeptLog:
+    async def open_log(self, run_id: int, attempt: int | None = None, *, whole_lines: bool = False) -> StoredLog:
         """That log, to be read in parts; of a run that is live, or was lost, what was shipped (its ``whole_lines``)."""
         wanted = attempt or (await self.get(run_id)).attempt
         for ended in await self.attempts(run_id):
             if ended.attempt == wanted and ended.log_key:
-                return await open_log(self._blobs, ended.log_key) or log_in_memory(b"")
-        return shipped([data for _, data in await self.live_log(run_id, wanted)], whole_lines=whole_lines)
+                missing = damage_record("this log is missing: there is no file of it any more") + b"\n"
+                log = await open_log(self._blobs, ended.log_key) or log_in_memory(missing)
+                log.late_from = ended.late_from
+                return log
+        return live_log([data for _, data in await self.live_log(run_id, wanted)], whole_lines=whole_lines)
 
     async def records(self, run_id: int, attempt: int | None, asked: LogQuery) -> AsyncIterator[list[LogRecord]]:
         """The records of a log that are wanted, in their order."""
@@ -243,7 +280,7 @@ class Runs:
             ready: Counter[str] = Counter()
             for lane, count in woken.items():
                 ready[lanes[lane].queue] += count
-            tx.after_commit(lambda: self._bell.add_all(ready))
+            tx.after_commit(lambda: self._wakeups.add_all(ready))
             return sum(woken.values())
 
         return await self._db.transact(work)
@@ -271,30 +308,91 @@ class Runs:
                 raise QueueFull(project, bound)
             self._waiting[project] = (counted_at, waiting + count, bound)
 
-    def _known(self, tx: Transaction, new: Sequence[NewRun]) -> list[Answer]:
-        """The earlier run for each of ``new``, its twin in the batch, or None where it is the first of its kind."""
+    def _known(self, tx: Transaction, new: Sequence[NewRun]) -> list[SubmitResolution]:
+        """The earlier run for each of ``new``, a duplicate in the batch, or None where it is the first of its kind."""
         keyed = {(run.project, run.idempotency_key) for run in new if run.idempotency_key}
-        known = key_store.known(tx, [(project, key or "") for project, key in keyed])
+        known = store.known_keys(tx, [(project, key or "") for project, key in keyed])
         requests = earlier(new, known)
-        targets: dict[tuple[str, str], Twin] = {}
+        targets: dict[tuple[str, str], BatchDuplicate] = {}
         return [
             same_request(run, place, requests) or self._same_target(tx, run, place, targets)
             for place, run in enumerate(new)
         ]
 
-    def _same_target(self, tx: Transaction, run: NewRun, place: int, targets: dict[tuple[str, str], Twin]) -> Answer:
+    def _same_target(
+        self, tx: Transaction, run: NewRun, place: int, targets: dict[tuple[str, str], BatchDuplicate]
+    ) -> SubmitResolution:
         if not run.dedup_key:
             return None
         since = self._clock() - seconds(run.dedup_seconds)
-        if duplicate := key_store.live_duplicate(tx, run.project, run.dedup_key, since):
+        if duplicate := store.live_duplicate(tx, run.project, run.dedup_key, since):
             return Submitted(duplicate, fresh=False, why=SAME_TARGET)
-        twin = targets.setdefault((run.project, run.dedup_key), Twin(place, SAME_TARGET))
-        return twin if twin.place != place else None
+        repeated = targets.setdefault((run.project, run.dedup_key), BatchDuplicate(place, SAME_TARGET))
+        return repeated if repeated.place != place else None
 
     def _remember(self, tx: Transaction, queued: Sequence[tuple[NewRun, int]]) -> None:
         """Keep which run each key made, so that the next submit with it finds that run."""
         at = self._clock()
-        key_store.remember(tx, [key_row(run, run_id, at) for run, run_id in queued if run.idempotency_key])
+        store.remember_keys(tx, [key_row(run, run_id, at) for run, run_id in queued if run.idempotency_key])
         for run, run_id in queued:
             if run.dedup_key:
-                key_store.remember_target(tx, run.project, run.dedup_key, run_id, at)
+                store.remember_duplicate_key(tx, run.project, run.dedup_key, run_id, at)
+
+
+class Pauses:
+    """Pauses and resumes runs that can keep their progress (a spider's JOBDIR, a crawl's frontier).
+
+    A queued run is paused at once. A running one is asked, as with a cancel, at its worker's next heartbeat; the worker
+    keeps its progress and gives it back.
+    """
+
+    def __init__(self, db: Database, wakeups: Wakeups, clock: Clock) -> None:
+        self._db, self._wakeups, self._clock = db, wakeups, clock
+
+    async def pause(self, run_id: int) -> Run:
+        """Hold a waiting run back, or ask the worker of a running one to stop it where it is."""
+        return await self._db.transact(lambda tx: self._pause(tx, run_id))
+
+    async def resume(self, run_id: int) -> Run:
+        """Let a paused run go on; of one that was only asked to pause, take that back."""
+        return await self._db.transact(lambda tx: self._resume(tx, run_id))
+
+    def _pause(self, tx: Transaction, run_id: int) -> Run:
+        run = _locked_run(tx, run_id)
+        if run.state in ENDED:
+            raise Conflict(f"run {run_id} has already finished ({run.state})")
+        if run.state is RunState.PAUSED:
+            return run
+        if not (run.spec.spec.get("resumable") or run.spec.spec.get("frontier")):
+            why = "only a spider whose spec says resumable, or has a frontier, keeps its place"
+            raise Conflict(f"run {run_id} cannot be paused: {why}")
+        store.request_pause(tx, run_id)
+        if run.state is RunState.QUEUED:
+            store.pause_queued(tx, run_id)
+            self._append(tx, "run_paused", run)
+        else:
+            self._append(tx, "run_pause_requested", run)
+        record_change(tx)
+        return _locked_run(tx, run_id)
+
+    def _resume(self, tx: Transaction, run_id: int) -> Run:
+        run = _locked_run(tx, run_id)
+        if run.state in ENDED or not store.withdraw_pause(tx, run_id):
+            raise Conflict(f"run {run_id} is not paused ({run.state})")
+        if store.requeue_paused(tx, run_id):
+            self._append(tx, "run_resumed", run)
+            lane_id = store.lane_id_of(tx, run_id)
+            queue = store.lanes_by_id(tx, [lane_id])[lane_id].queue
+            tx.after_commit(lambda: self._wakeups.add_all({queue: 1}))
+        record_change(tx)
+        return _locked_run(tx, run_id)
+
+    def _append(self, tx: Transaction, kind: str, run: Run) -> None:
+        events.append(tx, [Fact(kind, run.project, run.id, run.task_id)], self._clock())
+
+
+def _locked_run(tx: Transaction, run_id: int) -> Run:
+    run = list_store.get(tx, run_id, lock=True)
+    if run is None:
+        raise NotFound("run", run_id)
+    return run

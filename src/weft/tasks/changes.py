@@ -1,4 +1,4 @@
-"""What is to change: the difference between the tasks that a file wants and those that are there."""
+"""The difference between the desired tasks and settings and those that there are."""
 
 from __future__ import annotations
 
@@ -10,17 +10,36 @@ from typing import Any, Literal
 import msgspec
 
 from weft.runs.lanes import project_limit, tag_limit
+from weft.runs.success import SpiderSettings, SuccessConditions
 from weft.tasks.model import ProjectSettings, Task
-from weft.tasks.store import Stored
+from weft.tasks.store import StoredTask
+from weft.user_code import stricter
 
-TAG = "tags."
-OF_ROW = ("max_queued", "keep_days", "min_isolation")
-"""Settings that the row of a project has; without a row there are none of them."""
+TAG_PREFIX = "tags."
 """What stands before a tag's name in the fields of a change of settings."""
+ROW_SETTINGS = ("max_queued", "keep_days", "min_isolation", "grace_seconds")
+"""Settings that the row of a project has; without a row there are none of them."""
+TRUST_SETTINGS = ("may_run_unsandboxed", "may_build")
+"""What only an admin of all projects may allow: it is about what a project may do to others."""
+JSON_SETTINGS: dict[str, tuple[Any, Any]] = {
+    "success_if": (SuccessConditions | None, None),
+    "spiders": (dict[str, SpiderSettings], {}),
+    "spider_env": (tuple[str, ...], ()),
+}
+"""Those that it has as JSON: what they are, and what they are without."""
+
+
+def raises_trust(name: str, before: Any, after: Any) -> bool:
+    """Whether a setting of a project, that changes so, is one by which only an admin of all may trust it with more."""
+    if name == "spider_env":
+        return bool(set(after or ()) - set(before or ()))
+    if name == "min_isolation":
+        return stricter(after) < stricter(before)
+    return name in TRUST_SETTINGS and bool(after) and not before
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredState:
     """Tasks and project settings as somebody wants them to be."""
 
     tasks: tuple[Task, ...] = ()
@@ -28,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TaskChange:
     """One thing that apply does. ``fields`` has what it was and what it becomes."""
 
     what: Literal["create", "change", "delete", "settings"]
@@ -36,17 +55,17 @@ class Change:
     name: str = ""
     fields: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     task: Task | None = None
-    stored: Stored | None = None
+    stored: StoredTask | None = None
 
 
 def compare(
-    wanted: Wanted,
-    present: Mapping[tuple[str, str], Stored],
+    wanted: DesiredState,
+    present: Mapping[tuple[str, str], StoredTask],
     projects: Mapping[str, Any],
     limits: Mapping[str, int],
     *,
     prune: bool = False,
-) -> list[Change]:
+) -> list[TaskChange]:
     """Every change that leads from what is there to what is wanted, in the order of the file."""
     changes = [
         change
@@ -59,15 +78,17 @@ def compare(
         stored = present.get((task.project, task.name))
         if stored is None:
             fields = {name: (None, value) for name, value in fields_of(task).items()}
-            changes.append(Change(what="create", project=task.project, name=task.name, fields=fields, task=task))
-        elif different := _different(fields_of(stored.task), fields_of(task)):
+            changes.append(TaskChange(what="create", project=task.project, name=task.name, fields=fields, task=task))
+        elif different := _changed_fields(fields_of(stored.task), fields_of(task)):
             changes.append(
-                Change(what="change", project=task.project, name=task.name, fields=different, task=task, stored=stored)
+                TaskChange(
+                    what="change", project=task.project, name=task.name, fields=different, task=task, stored=stored
+                )
             )
     if prune:
         of_projects = {project for project, _ in named} | set(wanted.projects)
         changes += [
-            Change(what="delete", project=project, name=name, stored=stored)
+            TaskChange(what="delete", project=project, name=name, stored=stored)
             for (project, name), stored in present.items()
             if project in of_projects and (project, name) not in named
         ]
@@ -76,39 +97,52 @@ def compare(
 
 def _project_change(
     name: str, settings: ProjectSettings, projects: Mapping[str, Any], limits: Mapping[str, int]
-) -> Change | None:
+) -> TaskChange | None:
     row = projects.get(name)
     mark = tag_limit(name, "")
     old = {
         "weight": row.weight if row is not None else 1.0,
-        **{name: getattr(row, name, None) for name in OF_ROW},
+        **{name: getattr(row, name, None) for name in ROW_SETTINGS},
+        **{name: bool(getattr(row, name, False)) for name in TRUST_SETTINGS},
+        **{name: _normalized(value) for name, value in _in_row(row).items()},
         "max_running": limits.get(project_limit(name)),
-        **{TAG + key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
+        **{TAG_PREFIX + key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
     }
     new = {
         "weight": settings.weight,
-        **{name: getattr(settings, name) for name in OF_ROW},
+        **{name: getattr(settings, name) for name in (*ROW_SETTINGS, *TRUST_SETTINGS)},
+        **{name: _normalized(getattr(settings, name)) for name in JSON_SETTINGS},
         "max_running": settings.max_running,
-        **{TAG + tag: most for tag, most in settings.tags.items()},
+        **{TAG_PREFIX + tag: most for tag, most in settings.tags.items()},
     }
-    different = _different(old, new)
-    return Change(what="settings", project=name, fields=different) if different else None
+    different = _changed_fields(old, new)
+    return TaskChange(what="settings", project=name, fields=different) if different else None
+
+
+def _in_row(row: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, (kind, default) in JSON_SETTINGS.items():
+        told = getattr(row, name, None)
+        found[name] = default if told is None else msgspec.json.decode(told, type=kind)
+    return found
 
 
 def fields_of(task: Task) -> dict[str, Any]:
     """The fields that are not at their defaults, as the database keeps them."""
-    kept: dict[str, Any] = _plain(task)
+    kept: dict[str, Any] = _normalized(task)
     return {name: value for name, value in kept.items() if name not in ("name", "project")}
 
 
-def _plain(value: Any) -> Any:
+def _normalized(value: Any) -> Any:
     """A default that was written down is a default all the same, also 0.0 for 0."""
     if isinstance(value, msgspec.Struct):
         defaults = _defaults(type(value))
         named = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        return {name: _plain(each) for name, each in named if name not in defaults or each != defaults[name]}
+        return {name: _normalized(each) for name, each in named if name not in defaults or each != defaults[name]}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_normalized(each) for each in value]
+    if isinstance(value, dict) and any(isinstance(each, msgspec.Struct) for each in value.values()):
+        return {name: _normalized(each) for name, each in value.items()}
     return value
 
 
@@ -123,16 +157,18 @@ def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return found
 
 
-def _different(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _changed_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
 def settings_of(name: str, row: Any, limits: Mapping[str, int]) -> ProjectSettings:
     """The settings of a project, from its row, if it has one, and the limits that are kept elsewhere."""
     mark = tag_limit(name, "")
+    of_row: dict[str, Any] = {name: getattr(row, name, None) for name in ROW_SETTINGS}
+    of_row |= {name: bool(getattr(row, name, False)) for name in TRUST_SETTINGS}
     return ProjectSettings(
         weight=row.weight if row is not None else 1.0,
-        **{name: getattr(row, name, None) for name in OF_ROW},
+        **of_row | _in_row(row),
         max_running=limits.get(project_limit(name)),
         tags={key.removeprefix(mark): most for key, most in limits.items() if key.startswith(mark)},
     )

@@ -1,7 +1,7 @@
 """Cron expressions: five fields, each checked by name, kept as bit masks over wall time.
 
 Wall time is what a clock on the wall shows, counted in whole minutes since 1970-01-01 00:00 of that clock. Nothing here
-knows time zones; ``ticks.py`` turns wall time into moments. What the fields mean is left to cronsim, which follows
+knows time zones; ``schedule.py`` turns wall time into moments. What the fields mean is left to cronsim, which follows
 Debian's cron: a day must match both day fields where one of them starts with ``*``, and either of them otherwise.
 """
 

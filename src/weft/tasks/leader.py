@@ -1,4 +1,7 @@
-"""Who does the work that one process is enough for. It only saves work: nothing is wrong when two believe they lead."""
+"""Leader election for work that one process is enough for.
+
+It only saves work: nothing is wrong when two processes believe that they lead.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +42,15 @@ class Leader:
     async def resign(self) -> None:
         """Let another take over at once."""
         if self._leads:
-            await self._db.transact(lambda tx: leader_store.resign(tx, self._role, self._holder))
+            await self._db.transact(lambda tx: leader_store.resign_role(tx, self._role, self._holder))
         self._leads, self._checked_at = False, float("-inf")
 
     def _claim(self, tx: leader_store.Transaction, now: float) -> bool:
-        found = leader_store.current(tx, self._role)
+        found = leader_store.current_leader(tx, self._role)
         if found is None:
-            return leader_store.found(tx, self._role, self._holder)
+            return leader_store.create_role(tx, self._role, self._holder)
         if found[0] == self._holder:
-            return leader_store.beat(tx, self._role, self._holder, found[1])
+            return leader_store.renew(tx, self._role, self._holder, found[1])
         if found != self._seen:
             self._seen, self._since = found, now
         vacant = found[0] == "" or now - self._since >= self._patience

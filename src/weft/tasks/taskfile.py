@@ -1,4 +1,4 @@
-"""Tasks kept as a file: TOML or YAML, read whole or refused with the place that is wrong."""
+"""Task files: TOML or YAML, read whole or refused with the place that is wrong; and the example tasks."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from weft.errors import Invalid
-from weft.tasks.changes import Wanted
+from weft.tasks.changes import DesiredState
 from weft.tasks.model import ProjectSettings, Task, check_name
 from weft.tasks.schedule import Schedule
+from weft.untrusted_files import LARGEST_FILE, read_named
 
 T = TypeVar("T")
 
 BOOLEAN = "tag:yaml.org,2002:bool"
 
 
-def read(path: Path) -> Wanted:
+def load(path: Path) -> DesiredState:
     """The tasks and project settings in ``path``; its ending says whether it is TOML or YAML."""
     return parse(_content(path), str(path))
 
 
-def parse(content: Any, where: str) -> Wanted:
+def parse(content: Any, where: str) -> DesiredState:
     if not isinstance(content, Mapping):
         raise Invalid(where, content, "it must be a table with 'tasks' and 'projects'")
     for name in content.keys() - {"tasks", "projects"}:
@@ -36,14 +38,14 @@ def parse(content: Any, where: str) -> Wanted:
         raise Invalid(f"{where}: tasks", given, "it must be a list of tasks ([[tasks]] in TOML)")
     if not isinstance(projects, Mapping):
         raise Invalid(f"{where}: projects", projects, "it must be a table of projects ([projects.NAME] in TOML)")
-    tasks = tuple(task(each, f"{where}: task {number}") for number, each in enumerate(given, 1))
+    tasks = tuple(task_from(each, f"{where}: task {number}") for number, each in enumerate(given, 1))
     for name, count in Counter(each.full_name for each in tasks).items():
         if count > 1:
             raise Invalid(f"{where}: task", name, "a task may be defined once")
-    return Wanted(tasks, {name: _project(name, each, where) for name, each in projects.items()})
+    return DesiredState(tasks, {name: _project(name, each, where) for name, each in projects.items()})
 
 
-def task(given: Any, where: str) -> Task:
+def task_from(given: Any, where: str) -> Task:
     """One task from a table; schedules may be texts such as '@every 5m', forerunners may be names."""
     if not isinstance(given, Mapping):
         raise Invalid(where, given, "it must be a table")
@@ -51,12 +53,12 @@ def task(given: Any, where: str) -> Task:
     if isinstance(fields.get("name"), str) and fields["name"].isprintable():
         where = f"{where} ({fields['name']})"
     if fields.get("schedule") is not None:
-        fields["schedule"] = msgspec.to_builtins(_at(where, Schedule.parse, fields["schedule"]))
+        fields["schedule"] = msgspec.to_builtins(_located(where, Schedule.parse, fields["schedule"]))
     if isinstance(fields.get("after"), str):
         fields["after"] = [fields["after"]]
     if isinstance(fields.get("after"), list):
         fields["after"] = [{"task": each} if isinstance(each, str) else each for each in fields["after"]]
-    converted: Task = _at(where, _converted, fields, Task)
+    converted: Task = _located(where, _converted, fields, Task)
     return converted
 
 
@@ -64,10 +66,10 @@ def _project(name: Any, given: Any, where: str) -> ProjectSettings:
     if not isinstance(name, str):
         raise Invalid(f"{where}: project", name, "it must be a text")
     where = f"{where}: project {name}"
-    _at(where, check_name, "project", name)
+    _located(where, check_name, "project", name)
     if isinstance(given, Mapping) and isinstance(given.get("tags"), Mapping):
         given = {**given, "tags": {tag: _tag_limit(each) for tag, each in given["tags"].items()}}
-    converted: ProjectSettings = _at(where, _converted, given, ProjectSettings)
+    converted: ProjectSettings = _located(where, _converted, given, ProjectSettings)
     return converted
 
 
@@ -105,7 +107,7 @@ def _value_at(given: Any, path: str) -> Any:
     return given
 
 
-def _at(where: str, function: Callable[..., T], *arguments: Any) -> T:
+def _located(where: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call, and put the place in front of what is wrong."""
     try:
         return function(*arguments)
@@ -115,7 +117,7 @@ def _at(where: str, function: Callable[..., T], *arguments: Any) -> T:
 
 def _content(path: Path) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, LARGEST_FILE).decode().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as problem:
         raise Invalid("task file", str(path), f"it cannot be read: {problem}") from problem
     return content(text, path.suffix, str(path))
@@ -124,7 +126,7 @@ def _content(path: Path) -> Any:
 def content(text: str, suffix: str, name: str) -> Any:
     """What a file of this ending says."""
     if suffix in (".yaml", ".yml"):
-        return _yaml(text, name)
+        return _parse_yaml(text, name)
     if suffix != ".toml":
         raise Invalid("task file", name, "its name must end in .toml, .yaml or .yml")
     try:
@@ -133,16 +135,28 @@ def content(text: str, suffix: str, name: str) -> Any:
         raise Invalid("task file", name, f"it is not TOML: {problem}") from problem
 
 
-def _yaml(text: str, name: str) -> Any:
+def _parse_yaml(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Only true and false are booleans, as in YAML 1.2: ``on`` is a field of tasks."""
+        """Only true and false are booleans, as in YAML 1.2: ``on`` is a field of tasks. No map has a key twice."""
 
         yaml_implicit_resolvers = {  # noqa: RUF012
             first: [(tag, pattern) for tag, pattern in resolvers if tag != BOOLEAN]
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[tuple[str, str]] = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                told = (key.tag, key.value)
+                if not isinstance(key, yaml.ScalarNode):
+                    continue  # no field is named so
+                if told in seen:
+                    what = f"the key {key.value!r} is twice in one map"
+                    raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
+                seen.add(told)
+            return super().construct_mapping(node, deep)
 
     Loader.add_implicit_resolver(BOOLEAN, re.compile("^(?:true|false)$", re.IGNORECASE), list("tTfF"))
     try:
@@ -150,3 +164,17 @@ def _yaml(text: str, name: str) -> Any:
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         why = " ".join(str(problem).split())
         raise Invalid("task file", name, f"it is not YAML: {why}") from problem
+
+
+EXAMPLE_FILE = Path(__file__).parents[1] / "examples" / "tasks.toml"
+
+
+def example_tasks(port: int) -> DesiredState:
+    """They check and crawl the port that this weft listens on; without one there is nothing for them to do so."""
+    read = load(EXAMPLE_FILE)
+    tasks = (
+        replace(task, params=task.params | ({"port": port} if "port" in task.params else {})) for task in read.tasks
+    )
+    return DesiredState(
+        tuple(t for t in tasks if port or ("port" not in t.params and t.kind != "spider")), read.projects
+    )

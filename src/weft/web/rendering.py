@@ -16,6 +16,8 @@ from starlette.responses import Response
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from weft.operations.runs import ConditionResult
+
 HERE = Path(__file__).parent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -29,7 +31,7 @@ WORTH_COMPRESSING = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveRefresh:
     """When a page that somebody has before them is made anew: after events, and with time."""
 
     kinds: tuple[str, ...] = ()
@@ -41,7 +43,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """What a page shows."""
 
     template: str
@@ -51,7 +53,7 @@ class Page:
     """The same for programs."""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    live: Live | None = None
+    live: LiveRefresh | None = None
     """None: the page stays as it is until it is loaded again, as one with a form should."""
 
     def as_json(self) -> Response:
@@ -73,7 +75,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class Redirect:
     """Sends the browser to another page."""
 
     to: str
@@ -109,6 +111,8 @@ def environment() -> Environment:
     )
     made.filters |= {
         "ago": ago,
+        "due": due,
+        "condition": condition,
         "clock": clock,
         "size": size,
         "sentence": sentence,
@@ -126,6 +130,23 @@ def ago(at: str) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit} ago"
     return f"{max(seconds, 0):.0f} s ago"
+
+
+def due(at: str) -> str:
+    """In how long a moment is; nothing where it is over."""
+    seconds = (datetime.fromisoformat(at) - datetime.now(UTC)).total_seconds()
+    for unit, length in SPANS:
+        if seconds >= length:
+            return f"in {seconds / length:.0f} {unit}"
+    return f"in {seconds:.0f} s" if seconds > 0 else ""
+
+
+def condition(found: ConditionResult) -> str:
+    """A success condition of a run as a line."""
+    from weft.runs.success import RunCondition
+    from weft.runs.success_text import condition_line
+
+    return condition_line(msgspec.convert(found, RunCondition, from_attributes=True))
 
 
 def clock(at: str) -> str:

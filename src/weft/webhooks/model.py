@@ -1,4 +1,13 @@
-"""What a webhook and a delivery are. Values only, no I/O."""
+"""The values of webhooks, of their deliveries, and of the circuit breaker of a receiver. Values only, no I/O.
+
+A receiver that keeps failing is paused, then probed:
+
+closed ──5 failures in a row──▶ open ──time passes──▶ half-open ──its one probe succeeds──▶ closed
+                                 ▲                        │
+                                 └──── it fails: longer ◀─┘
+
+What is known of a receiver is kept in the row of its webhook, so every sender sees the same.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +15,13 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 from urllib.parse import urlsplit
 
 from weft.access.model import EVERYWHERE
-from weft.clock import Moment
+from weft.clock import Moment, seconds
 from weft.errors import Invalid
 from weft.events import KINDS, Event
 
@@ -57,7 +67,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class WebhookDelivery:
     """An event on its way to a webhook."""
 
     id: int
@@ -126,3 +136,57 @@ def is_genuine(secret: str, headers: Mapping[str, str], body: bytes, now_seconds
         return False
     expected = signature(secret, int(timestamp), body)
     return hmac.compare_digest(expected.encode(), headers.get("Weft-Signature", "").encode())
+
+
+FAILURES_TO_OPEN = 5
+FIRST_OPEN_SECONDS = 1.0
+LONGEST_OPEN_SECONDS = 600.0
+
+
+CircuitState = Literal["closed", "open", "half-open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookCircuit:
+    """What is known of a receiver since it last worked."""
+
+    failures: int = 0
+    """In a row."""
+    pause_seconds: float = 0.0
+    """How long it was last opened for; 0 while it is closed."""
+    open_until: Moment | None = None
+    probe_until: Moment | None = None
+    """How long the probe that is under way may take; another courier makes one where it did not come back."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.open_until is None
+
+    def state(self, now: Moment) -> CircuitState:
+        if self.open_until is None:
+            return "closed"
+        return "open" if now < self.open_until else "half-open"
+
+    def room(self, now: Moment, most: int) -> int:
+        """How many deliveries may be tried at once now."""
+        if self.is_closed:
+            return most
+        probing = self.probe_until is not None and now < self.probe_until
+        return 0 if probing or self.state(now) == "open" else 1
+
+    def probed(self, until: Moment) -> WebhookCircuit:
+        return self if self.is_closed else replace(self, probe_until=until)
+
+    def given_back(self) -> WebhookCircuit:
+        """The probe brought no news; another may be made."""
+        return replace(self, probe_until=None)
+
+    def failed(self, now: Moment) -> WebhookCircuit:
+        failures = self.failures + 1
+        if failures < FAILURES_TO_OPEN:
+            return WebhookCircuit(failures=failures)
+        pause = min(self.pause_seconds * 2 or FIRST_OPEN_SECONDS, LONGEST_OPEN_SECONDS)
+        return WebhookCircuit(failures=failures, pause_seconds=pause, open_until=now + seconds(pause))
+
+
+CLOSED_CIRCUIT = WebhookCircuit()

@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Select, case, delete, func, insert, select, update
 
-from weft.access.sealing import Sealed
+from weft.access.encryption import Encrypted
 from weft.clock import Moment
 from weft.db import schema
 from weft.db.bulk import insert_many, insert_missing
 from weft.db.database import Transaction
-from weft.webhooks.circuit import Circuit
-from weft.webhooks.model import Delivery, DeliveryState, Webhook
+from weft.webhooks.model import DeliveryState, Webhook, WebhookCircuit, WebhookDelivery
 
 webhooks, deliveries, cursors = schema.webhooks, schema.deliveries, schema.cursors
 events = schema.events
@@ -55,10 +54,10 @@ def any_active(tx: Transaction) -> bool:
     return tx.value(select(webhooks.c.id).where(webhooks.c.active).limit(1)) is not None
 
 
-def sealed_secret(tx: Transaction, webhook_id: int) -> Sealed:
+def sealed_secret(tx: Transaction, webhook_id: int) -> Encrypted:
     columns = (webhooks.c.key_id, webhooks.c.sealed_key, webhooks.c.sealed)
     [row] = tx.rows(select(*columns).where(webhooks.c.id == webhook_id))
-    return Sealed(row.key_id, bytes(row.sealed_key), bytes(row.sealed))
+    return Encrypted(row.key_id, bytes(row.sealed_key), bytes(row.sealed))
 
 
 def waiting(tx: Transaction, ids: Collection[int]) -> dict[int, tuple[int, int]]:
@@ -96,12 +95,18 @@ def add_deliveries(tx: Transaction, wanted: Sequence[tuple[int, int]], at: Momen
     insert_many(tx, deliveries, [{"webhook_id": hook, "event_id": event} | row for hook, event in wanted])
 
 
-def due(tx: Transaction, webhook_id: int, at: Moment, limit: int) -> list[Delivery]:
+def due(tx: Transaction, webhook_id: int, at: Moment, limit: int) -> list[WebhookDelivery]:
     mine = (deliveries.c.webhook_id == webhook_id) & (deliveries.c.next_at <= at)
     return [
         _delivery(row)
         for row in tx.rows(select(deliveries).where(mine).order_by(deliveries.c.next_at, deliveries.c.id).limit(limit))
     ]
+
+
+def set_back(tx: Transaction, since: Moment, by: Moment) -> None:
+    """Let waits that end after ``since`` end earlier by so much."""
+    for column in (deliveries.c.next_at, webhooks.c.open_until, webhooks.c.probe_until):
+        tx.execute(update(column.table).where(column > since).values({column: column - by}))
 
 
 def with_due(tx: Transaction, at: Moment) -> list[Webhook]:
@@ -110,20 +115,20 @@ def with_due(tx: Transaction, at: Moment) -> list[Webhook]:
     return [each for each in find(tx) if each.active and each.id in tried and due(tx, each.id, at, 1)]
 
 
-def circuits(tx: Transaction, ids: Collection[int] | None = None) -> dict[int, Circuit]:
+def circuits(tx: Transaction, ids: Collection[int] | None = None) -> dict[int, WebhookCircuit]:
     """The circuit breaker of each webhook; of all where none are named."""
     query = select(webhooks.c.id, *_CIRCUIT)
     rows = tx.rows(query if ids is None else query.where(webhooks.c.id.in_(ids)))
     return {row.id: _circuit(row) for row in rows}
 
 
-def held_circuit(tx: Transaction, webhook_id: int) -> Circuit | None:
+def locked_circuit(tx: Transaction, webhook_id: int) -> WebhookCircuit | None:
     """The circuit breaker of one; nobody else changes it until the transaction ends."""
     row = tx.execute(select(*_CIRCUIT).where(webhooks.c.id == webhook_id).with_for_update()).first()
     return None if row is None else _circuit(row)
 
 
-def set_circuit(tx: Transaction, webhook_id: int, circuit: Circuit) -> None:
+def set_circuit(tx: Transaction, webhook_id: int, circuit: WebhookCircuit) -> None:
     values = {column.name: getattr(circuit, column.name) for column in _CIRCUIT}
     tx.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(values))
 
@@ -141,7 +146,7 @@ def abandon(tx: Transaction, due_before: Moment, at: Moment, problem: str) -> in
     return tx.execute(update(deliveries).where(late).values(ended)).rowcount
 
 
-def claim(tx: Transaction, delivery: Delivery, until: Moment) -> bool:
+def claim(tx: Transaction, delivery: WebhookDelivery, until: Moment) -> bool:
     """Count a try and keep others from making the same one before ``until``; False where somebody was first."""
     same = (
         (deliveries.c.id == delivery.id)
@@ -163,13 +168,13 @@ def replay(tx: Transaction, delivery_id: int, at: Moment) -> None:
     tx.execute(update(deliveries).where(deliveries.c.id == delivery_id).values(again))
 
 
-def delivery(tx: Transaction, webhook_id: int, delivery_id: int) -> Delivery | None:
+def delivery(tx: Transaction, webhook_id: int, delivery_id: int) -> WebhookDelivery | None:
     same = (deliveries.c.id == delivery_id) & (deliveries.c.webhook_id == webhook_id)
     row = tx.execute(_with_event().where(same)).first()
     return None if row is None else _delivery(row)
 
 
-def log(tx: Transaction, webhook_id: int, state: str | None, before: int | None, limit: int) -> list[Delivery]:
+def log(tx: Transaction, webhook_id: int, state: str | None, before: int | None, limit: int) -> list[WebhookDelivery]:
     """The deliveries of a webhook, newest first."""
     query = _with_event().where(deliveries.c.webhook_id == webhook_id)
     if state is not None:
@@ -199,8 +204,8 @@ def _packed(values: Mapping[str, Any]) -> dict[str, Any]:
     return packed
 
 
-def _circuit(row: Any) -> Circuit:
-    return Circuit(
+def _circuit(row: Any) -> WebhookCircuit:
+    return WebhookCircuit(
         failures=row.failures or 0,
         pause_seconds=row.pause_seconds or 0.0,
         open_until=row.open_until,
@@ -213,6 +218,6 @@ def _webhook(row: Any) -> Webhook:
     return Webhook(**fields | {"kinds": tuple(msgspec.json.decode(row.kinds))})
 
 
-def _delivery(row: Any) -> Delivery:
-    fields: dict[str, Any] = {name: getattr(row, name, None) for name in Delivery.__dataclass_fields__}
-    return Delivery(**fields | {"state": DeliveryState(row.state)})
+def _delivery(row: Any) -> WebhookDelivery:
+    fields: dict[str, Any] = {name: getattr(row, name, None) for name in WebhookDelivery.__dataclass_fields__}
+    return WebhookDelivery(**fields | {"state": DeliveryState(row.state)})

@@ -1,1 +1,1 @@
-"""Workers: the loop that sees runs through, its heartbeat, and the watch over those that fall silent."""
+"""Workers: the loop that executes runs, its heartbeat, and the reaper of workers that fall silent."""

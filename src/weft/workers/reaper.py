@@ -1,7 +1,7 @@
 """Finds workers that have gone silent and starts their runs elsewhere.
 
-A lease does not depend on anybody's clock. A worker counts its beats in its row; whoever watches measures with its own
-monotonic clock how long that number has stood still. Stepping a wall clock steals no lease and prolongs none.
+A lease does not depend on anybody's clock. A worker counts its heartbeats in its row; whoever watches measures with its
+own monotonic clock how long that number has stood still. Stepping a wall clock steals no lease and prolongs none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Watched:
+class LastHeartbeat:
     """A worker's last known beat, and when it was first seen at that beat."""
 
     beats: int
@@ -44,7 +44,7 @@ class Reaper:
     ) -> None:
         self._db, self._leases, self._clock = db, leases, clock
         self._lease_seconds, self._monotonic = lease_seconds, monotonic
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, LastHeartbeat] = {}
         self._looked_at = float("-inf")
 
     async def tick(self) -> int:
@@ -62,7 +62,7 @@ class Reaper:
         self._watched = {
             worker_id: seen
             if (seen := self._watched.get(worker_id)) is not None and seen.beats == count
-            else Watched(count, now)
+            else LastHeartbeat(count, now)
             for worker_id, count in beats.items()
         }
         return [worker_id for worker_id, seen in self._watched.items() if now - seen.since >= self._lease_seconds]

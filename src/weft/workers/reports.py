@@ -1,15 +1,16 @@
-"""Tells the control plane how attempts ended, in batches, for as long as it takes."""
+"""Reports to the control plane, in batches and with retries: how attempts ended, and what they print meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import takewhile
 
 from weft.errors import WeftError
 from weft.runs.model import Ending
-from weft.workers.protocol import WorkerProtocol
+from weft.workers.attempt import RunningAttempt
+from weft.workers.protocol import LogChunk, WorkerProtocol
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ MOST_REPORTED = 200
 RETRY_SECONDS = 0.5
 
 
-class Reports:
+class EndingReports:
     """Endings that wait to be told. Nothing is forgotten while the database is away."""
 
     def __init__(self, protocol: WorkerProtocol, on_told: Callable[[], None]) -> None:
@@ -87,3 +88,29 @@ class Reports:
             for (_, ending), ok in zip(batch, accepted, strict=True):
                 if not ok:
                     log.warning("outcome refused", extra={"run_id": ending.run_id, "attempt": ending.attempt})
+
+
+async def ship_logs(protocol: WorkerProtocol, worker_id: int, running: Collection[RunningAttempt]) -> None:
+    """Ship what was printed until now, however much that is; what does not come through is for the next time."""
+    held = [each for each in running if each.stopped != "lost"]  # else its whole log is brought when it has ended
+    left = {each: each.log.written for each in held if each.log.written > each.log.shipped}
+    while left and await _ship_pieces(protocol, worker_id, list(left)):
+        left = {each: until for each, until in left.items() if each.log.shipped < until}
+
+
+async def _ship_pieces(protocol: WorkerProtocol, worker_id: int, running: Collection[RunningAttempt]) -> bool:
+    """Ship the next piece of each; whether that came through."""
+    pieces = [(each, data) for each in running if (data := each.log.unshipped())]
+    chunks = [LogChunk(each.lease.run_id, each.lease.attempt, each.log.seq, data) for each, data in pieces]
+    try:
+        if chunks:
+            await protocol.ship(worker_id, chunks)
+    except WeftError as problem:
+        log.warning("logs not shipped yet", extra={"worker_id": worker_id, "why": str(problem)})
+        return False
+    except Exception:  # logs go on, whatever one delivery ran into
+        log.exception("logs not shipped yet", extra={"worker_id": worker_id})
+        return False
+    for each, data in pieces:
+        each.log.mark_shipped(data)
+    return bool(chunks)

@@ -1,8 +1,8 @@
-"""The SQL of workers: their card, their beats and their states."""
+"""The SQL of workers: who they are, their heartbeats and states, and why runs wait for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import Update, bindparam, func, insert, literal_column, select, 
 from weft.clock import Moment
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.runs.model import UNLEASED
 
 workers, runs = schema.workers, schema.runs
 
@@ -118,3 +119,18 @@ def forget(tx: Transaction, offline_since: Moment) -> int:
     """Delete workers that have been offline since before ``offline_since``."""
     old = (workers.c.state == GONE) & (workers.c.seen_at < offline_since)
     return tx.execute(workers.delete().where(old)).rowcount
+
+
+limits = schema.limits
+
+
+def waiting_runs(tx: Transaction, run_ids: Collection[int]) -> Sequence[Any]:
+    """What of each run says why it waits; those that do not are left out."""
+    columns = (runs.c.id, runs.c.task, runs.c.state, runs.c.ready_lane, runs.c.not_before, runs.c.attempt)
+    return tx.rows(select(*columns).where(runs.c.id.in_(run_ids), runs.c.state.in_(UNLEASED)))
+
+
+def slots_of_limits(tx: Transaction, keys: Collection[str]) -> dict[str, tuple[int, int]]:
+    """How many runs each of these limits allows, and how many take a place under it."""
+    rows = tx.rows(select(limits.c.key, limits.c.max_running, limits.c.in_use).where(limits.c.key.in_(keys)))
+    return {row.key: (row.max_running, row.in_use) for row in rows}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from weft.access.witness import tell
+from weft.access.audit import record_change
 from weft.clock import Clock, Moment, seconds
 from weft.db.database import Database, Transaction
 from weft.errors import Conflict, NotFound
@@ -21,7 +21,7 @@ LATELY = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerInfo:
+class WorkerStatus:
     """A worker as people and programs see it."""
 
     id: int
@@ -37,6 +37,12 @@ class WorkerInfo:
     started_at: Moment
     seen_at: Moment
     stats: Mapping[str, Any]
+
+    @property
+    def problem(self) -> str | None:
+        """Why it can execute nothing now, where that is so."""
+        told = self.stats.get("problem")
+        return str(told)[:500] if self.state == "unhealthy" and told else None
 
     def silent_seconds(self, now: Moment) -> float:
         return max(0.0, (now - self.seen_at) / 1_000_000)
@@ -64,18 +70,18 @@ class Workers:
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
 
-    async def all(self) -> list[WorkerInfo]:
+    async def all(self) -> list[WorkerStatus]:
         since = self._clock() - seconds(SHOW_OFFLINE_SECONDS)
         return [_info(row) for row in await self._db.read(lambda tx: store.all_workers(tx, offline_since=since))]
 
-    async def get(self, name: str) -> WorkerInfo:
+    async def get(self, name: str) -> WorkerStatus:
         """The newest worker of that name."""
         found = [worker for worker in await self.all() if worker.name == name or str(worker.id) == name]
         if not found:
             raise NotFound("worker", name)
         return max(found, key=lambda worker: worker.id)
 
-    async def runs(self, worker: WorkerInfo, limit: int = 50) -> list[WorkerRun]:
+    async def runs(self, worker: WorkerStatus, limit: int = 50) -> list[WorkerRun]:
         """What a worker runs now, then what it has run lately: among the newest runs, so that it costs little."""
 
         def look(tx: Transaction) -> list[Any]:
@@ -84,16 +90,16 @@ class Workers:
 
         return [WorkerRun(**row._mapping) for row in await self._db.read(look)]
 
-    async def drain(self, worker_id: int) -> WorkerInfo:
+    async def drain(self, worker_id: int) -> WorkerStatus:
         """Ask a worker to lease nothing more and to leave once its runs have ended; it hears of it at its next beat."""
 
-        def work(tx: Transaction) -> WorkerInfo:
+        def work(tx: Transaction) -> WorkerStatus:
             before = store.entered(tx, worker_id)
             if before is None:
                 raise NotFound("worker", worker_id)
             if not store.drain(tx, worker_id):
                 raise Conflict(f"worker {before.name} has left already")
-            tell(tx, before={"state": before.state}, after={"state": store.DRAINING})
+            record_change(tx, before={"state": before.state}, after={"state": store.DRAINING})
             return _info(store.entered(tx, worker_id))
 
         return await self._db.transact(work)
@@ -104,6 +110,6 @@ class Workers:
         return await self._db.transact(lambda tx: store.forget(tx, since))
 
 
-def _info(row: Any) -> WorkerInfo:
-    fields = {name: getattr(row, name) for name in WorkerInfo.__dataclass_fields__ if name not in ("labels", "stats")}
-    return WorkerInfo(**fields, labels=tuple(msgspec.json.decode(row.labels)), stats=msgspec.json.decode(row.stats))
+def _info(row: Any) -> WorkerStatus:
+    fields = {name: getattr(row, name) for name in WorkerStatus.__dataclass_fields__ if name not in ("labels", "stats")}
+    return WorkerStatus(**fields, labels=tuple(msgspec.json.decode(row.labels)), stats=msgspec.json.decode(row.stats))

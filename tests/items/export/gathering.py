@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from weft.items.export.formats import Format, exported
+from weft.items.exporters import ExportFormat, export
 
 
 def source_of(rows: Sequence[dict[str, Any]]) -> Callable[[], AsyncIterator[dict[str, Any]]]:
@@ -17,6 +17,6 @@ def source_of(rows: Sequence[dict[str, Any]]) -> Callable[[], AsyncIterator[dict
 
 
 async def written(
-    format: Format, rows: Sequence[dict[str, Any]], fields: tuple[str, ...] = (), *, raw: bool = False
+    format: ExportFormat, rows: Sequence[dict[str, Any]], fields: tuple[str, ...] = (), *, raw: bool = False
 ) -> bytes:
-    return b"".join([piece async for piece in exported(format, source_of(rows), fields, raw=raw)])
+    return b"".join([piece async for piece in export(format, source_of(rows), fields, raw=raw)])

@@ -16,7 +16,7 @@ import pytest
 from tests.cases import for_each
 from tests.items.export.gathering import written
 from weft.errors import Conflict, Invalid
-from weft.items.export.formats import Format, exported
+from weft.items.exporters import ExportFormat, export
 
 ROWS: list[dict[str, Any]] = [
     {"name": "tea, green", "price": 3, "tags": ["a", "b"], "stock": True},
@@ -39,27 +39,30 @@ def read_xml(data: bytes) -> ElementTree.Element:
 
 
 async def test_lines_of_json_are_the_rows() -> None:
-    data = await written(Format.JSONL, ROWS)
+    data = await written(ExportFormat.JSONL, ROWS)
     assert [json.loads(line) for line in data.decode().split("\n")[:-1]] == ROWS
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:1], []])
 async def test_a_list_of_json_is_the_rows(rows: list[dict[str, Any]]) -> None:
-    assert json.loads(await written(Format.JSON, rows)) == rows
+    assert json.loads(await written(ExportFormat.JSON, rows)) == rows
 
 
 async def test_chosen_fields_come_in_the_chosen_order() -> None:
-    data = await written(Format.JSONL, ROWS, ("price", "name"))
+    data = await written(ExportFormat.JSONL, ROWS, ("price", "name"))
     assert [list(json.loads(line)) for line in data.splitlines()] == [["price", "name"], ["price", "name"], ["price"]]
-    assert read_csv(await written(Format.CSV, ROWS, ("price", "name")))[:2] == [["price", "name"], ["3", "tea, green"]]
-    table = read_parquet(await written(Format.PARQUET, ROWS, ("price", "name"))).read()
+    assert read_csv(await written(ExportFormat.CSV, ROWS, ("price", "name")))[:2] == [
+        ["price", "name"],
+        ["3", "tea, green"],
+    ]
+    table = read_parquet(await written(ExportFormat.PARQUET, ROWS, ("price", "name"))).read()
     assert table.column_names == ["price", "name"]
-    [first, *_] = read_xml(await written(Format.XML, ROWS, ("price", "name")))
+    [first, *_] = read_xml(await written(ExportFormat.XML, ROWS, ("price", "name")))
     assert [each.tag for each in first] == ["price", "name"]
 
 
 async def test_a_table_has_every_field_that_any_row_has() -> None:
-    header, *lines = read_csv(await written(Format.CSV, ROWS))
+    header, *lines = read_csv(await written(ExportFormat.CSV, ROWS))
     assert header == COLUMNS
     assert lines == [
         ["tea, green", "3", '["a","b"]', "true", ""],
@@ -68,23 +71,26 @@ async def test_a_table_has_every_field_that_any_row_has() -> None:
     ]
 
 
-@for_each("begin", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@for_each("begin", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\r", "\n"])
 async def test_no_text_is_a_formula(begin: str) -> None:
     evil = f"{begin}cmd|' /C calc'!A0"
     rows = [{evil: evil, "nested": [evil]}]
-    header, line = read_csv(await written(Format.CSV, rows))
+    header, line = read_csv(await written(ExportFormat.CSV, rows))
     assert header == [f"'{evil}", "nested"]
-    assert line == [f"'{evil}", json.dumps([evil])]
-    assert read_csv(await written(Format.CSV, rows, raw=True)) == [[evil, "nested"], [evil, json.dumps([evil])]]
+    assert line == [f"'{evil}", json.dumps([evil], ensure_ascii=False)]
+    assert read_csv(await written(ExportFormat.CSV, rows, raw=True)) == [
+        [evil, "nested"],
+        [evil, json.dumps([evil], ensure_ascii=False)],
+    ]
 
 
 async def test_a_table_of_no_rows_is_empty_or_a_header() -> None:
-    assert await written(Format.CSV, []) == b""
-    assert read_csv(await written(Format.CSV, [], ("a", "b"))) == [["a", "b"]]
+    assert await written(ExportFormat.CSV, []) == b""
+    assert read_csv(await written(ExportFormat.CSV, [], ("a", "b"))) == [["a", "b"]]
 
 
-@pytest.mark.parametrize("format", [Format.CSV, Format.PARQUET])
-async def test_a_table_of_any_number_of_columns_is_refused(format: Format) -> None:
+@pytest.mark.parametrize("format", [ExportFormat.CSV, ExportFormat.PARQUET])
+async def test_a_table_of_any_number_of_columns_is_refused(format: ExportFormat) -> None:
     rows = [{f"field {number}": 1} for number in range(5_001)]
     with pytest.raises(Invalid, match="name those that you want"):
         await written(format, rows)
@@ -101,14 +107,14 @@ async def test_a_column_that_appears_while_a_table_is_written_ends_it() -> None:
         if passes > 1:
             yield {"a": 1, "late": 2}
 
-    for format in (Format.CSV, Format.PARQUET):
+    for format in (ExportFormat.CSV, ExportFormat.PARQUET):
         passes = 0
         with pytest.raises(Conflict, match="'late' changed while"):
-            [piece async for piece in exported(format, growing)]
+            [piece async for piece in export(format, growing)]
 
 
 async def test_xml_says_what_the_rows_say() -> None:
-    [tea, second, third] = read_xml(await written(Format.XML, ROWS))
+    [tea, second, third] = read_xml(await written(ExportFormat.XML, ROWS))
     assert {each.tag: each.text for each in tea if len(each) == 0} == {
         "name": "tea, green",
         "price": "3",
@@ -122,14 +128,14 @@ async def test_xml_says_what_the_rows_say() -> None:
 
 @for_each("name", ["1st", "with space", "", "a<b>", "xmlns", "a:b", "ключ", 'quo"te', "-", "\x00"])
 async def test_any_name_becomes_a_valid_one_of_xml(name: str) -> None:
-    [item] = read_xml(await written(Format.XML, [{name: "x"}]))
+    [item] = read_xml(await written(ExportFormat.XML, [{name: "x"}]))
     [field] = item
     assert field.text == "x"
     assert field.get("name", field.tag) == name.replace("\x00", "")
 
 
 async def test_characters_that_xml_cannot_have_are_dropped() -> None:
-    [item] = read_xml(await written(Format.XML, [{"a": "x\x00\x08\x1b\ufffe]]>&<y"}]))
+    [item] = read_xml(await written(ExportFormat.XML, [{"a": "x\x00\x08\x1b\ufffe]]>&<y"}]))
     assert item.findtext("a") == "x]]>&<y"
 
 
@@ -137,14 +143,14 @@ async def test_what_is_nested_deeply_is_json_within_xml() -> None:
     value: Any = "core"
     for _ in range(300):
         value = [value]
-    root = read_xml(await written(Format.XML, [{"a": value}]))
+    root = read_xml(await written(ExportFormat.XML, [{"a": value}]))
     [text] = [each.text for each in root.iter() if each.text and each.text.strip()]
     assert "core" in text
     assert json.loads(text)[0]
 
 
 async def test_parquet_has_types_where_they_hold_and_text_elsewhere() -> None:
-    table = read_parquet(await written(Format.PARQUET, ROWS)).read()
+    table = read_parquet(await written(ExportFormat.PARQUET, ROWS)).read()
     assert [str(kind) for kind in table.schema.types] == ["string", "double", "string", "bool", "string"]
     assert table.to_pylist() == [
         {"name": "tea, green", "price": 3.0, "tags": '["a","b"]', "stock": True, "maker": None},
@@ -165,25 +171,27 @@ async def test_parquet_has_types_where_they_hold_and_text_elsewhere() -> None:
     ],
 )
 async def test_no_value_is_changed_by_the_type_of_its_column(values: list[Any], kind: str, kept: list[Any]) -> None:
-    column = read_parquet(await written(Format.PARQUET, [{"a": each} for each in values])).read().column("a")
+    column = read_parquet(await written(ExportFormat.PARQUET, [{"a": each} for each in values])).read().column("a")
     assert (str(column.type), column.to_pylist()) == (kind, kept)
 
 
 async def test_a_late_value_of_another_type_makes_the_whole_column_text() -> None:
-    file = read_parquet(await written(Format.PARQUET, [{"n": number} for number in range(25_000)] + [{"n": "end"}]))
+    file = read_parquet(
+        await written(ExportFormat.PARQUET, [{"n": number} for number in range(25_000)] + [{"n": "end"}])
+    )
     assert file.num_row_groups == 3
     assert file.read().column("n").to_pylist() == [*map(str, range(25_000)), "end"]
 
 
 async def test_parquet_of_no_rows_can_be_read() -> None:
-    assert read_parquet(await written(Format.PARQUET, [])).metadata.num_rows == 0
+    assert read_parquet(await written(ExportFormat.PARQUET, [])).metadata.num_rows == 0
 
 
 def test_parquet_without_its_library_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from weft.items.export.formats import Format, exported\n"
-        "exported(Format.PARQUET, None)"
+        "from weft.items.exporters import ExportFormat, export\n"
+        "export(ExportFormat.PARQUET, None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "the parquet format needs an extra package: pip install 'weft[parquet]'" in done.stderr

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from weft.items.export.formats import Format
+from weft.items.exporters import ExportFormat
 
 CODE = """
 import asyncio, resource, sys
-from weft.items.export.formats import Format, exported
+from weft.items.exporters import ExportFormat, export
 
 async def rows(count):
     for number in range(count):
@@ -19,23 +19,23 @@ async def rows(count):
 
 async def main(format, count):
     size = 0
-    async for piece in exported(format, lambda: rows(count)):
+    async for piece in export(format, lambda: rows(count)):
         size += len(piece)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, size)
 
-asyncio.run(main(Format(sys.argv[1]), int(sys.argv[2])))
+asyncio.run(main(ExportFormat(sys.argv[1]), int(sys.argv[2])))
 """
 
 
-def peak_and_size(format: Format, count: int) -> tuple[int, int]:
+def peak_and_size(format: ExportFormat, count: int) -> tuple[int, int]:
     command = [sys.executable, "-c", CODE, format.value, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     peak, size = done.stdout.split()
     return int(peak), int(size)
 
 
-@pytest.mark.parametrize("format", list(Format))
-def test_ten_times_the_rows_take_the_same_memory(format: Format) -> None:
+@pytest.mark.parametrize("format", list(ExportFormat))
+def test_ten_times_the_rows_take_the_same_memory(format: ExportFormat) -> None:
     few, little = peak_and_size(format, 20_000)
     many, much = peak_and_size(format, 200_000)
     assert much > 5 * little

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from weft.adapters.blobs._keys import SEGMENT, checked
+from weft.adapters.blobs.files import SEGMENT, checked
 from weft.errors import BlobsDown, Invalid
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from weft.adapters.brokers.attempts import fault_of
+from weft.adapters.brokers.retries import fault_of
 from weft.errors import Misconfigured
 
 PREFIX = "weft.doorbell."
@@ -34,7 +34,7 @@ REPAIR_SECONDS = 10.0
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
-class Line(TransportFactory):
+class AmqpConnection(TransportFactory):
     """Opened by its first use. It can be cut without asking the server, who may not answer."""
 
     def __init__(self, url: URL, shapes: list[dict[str, Any]], *, confirms: bool = False) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from weft.adapters.brokers import hints
-from weft.adapters.brokers.waiters import Waiters
+from weft.adapters.brokers import wakeups
+from weft.adapters.brokers.wakeups import Waiters
 from weft.errors import BrokerDown, Invalid, Misconfigured
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ SETTLED_NANOSECONDS = 100_000_000
 class LocalBroker:
     """Wakes the waiters of all processes that share its directory."""
 
+    reaches_all = True
+
     def __init__(self, url: str) -> None:
         path = url.removeprefix("local:")
         if not path.strip("/"):
@@ -47,7 +49,7 @@ class LocalBroker:
         if self._mailbox is not None:
             self._take(queues)
         try:
-            for hint in hints.encode_parts(queues):
+            for hint in wakeups.encode_parts(queues):
                 self._send(hint)
         except OSError as error:
             raise BrokerDown("local", error) from error
@@ -83,7 +85,7 @@ class LocalBroker:
     def _read(self, mailbox: Mailbox) -> None:
         for hint in mailbox.take():
             try:
-                self._take(hints.decode(hint))
+                self._take(wakeups.decode(hint))
             except Invalid as error:
                 log.debug("hint not understood", extra={"broker": "local", "why": str(error)})
 
@@ -142,7 +144,7 @@ class Mailbox:
         """All that has come in."""
         while True:
             try:
-                yield self._socket.recv(hints.LARGEST + 1)
+                yield self._socket.recv(wakeups.LARGEST + 1)
             except BlockingIOError:
                 return
 

@@ -18,11 +18,10 @@ from typing import LiteralString
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from weft.adapters.brokers import hints
-from weft.adapters.brokers.attempts import fault_of
-from weft.adapters.brokers.ringer import PATIENCE_SECONDS
-from weft.adapters.brokers.served import ServedBroker
-from weft.adapters.brokers.waiters import Waiters
+from weft.adapters.brokers import wakeups
+from weft.adapters.brokers.retries import fault_of
+from weft.adapters.brokers.server import PATIENCE_SECONDS, ServerBroker
+from weft.adapters.brokers.wakeups import Waiters
 from weft.errors import Invalid, Misconfigured
 
 log = logging.getLogger(__name__)
@@ -44,11 +43,11 @@ PROBE_SECONDS = 10.0
 Line = psycopg.AsyncConnection[tuple[object, ...]]
 
 
-def postgres_broker(url: str) -> ServedBroker:
-    return ServedBroker("postgresql", PostgresWire(url))
+def postgres_broker(url: str) -> ServerBroker:
+    return ServerBroker("postgresql", PostgresTransport(url), reaches_all=True)
 
 
-class PostgresWire:
+class PostgresTransport:
     """One channel for all queues; one connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
@@ -67,7 +66,7 @@ class PostgresWire:
     async def send(self, queues: Mapping[str, int]) -> None:
         line = self._line = self._line or await self._open()
         try:
-            await line.execute(RING, [CHANNEL, [part.decode() for part in hints.encode_parts(queues)]])
+            await line.execute(RING, [CHANNEL, [part.decode() for part in wakeups.encode_parts(queues)]])
         except BaseException:
             await line.close()
             raise
@@ -124,7 +123,7 @@ class PostgresWire:
 
     def _take(self, hint: bytes) -> None:
         try:
-            queues = hints.decode(hint)
+            queues = wakeups.decode(hint)
         except Invalid as error:
             log.debug("hint not understood", extra={"broker": "postgresql", "why": str(error)})
             return

@@ -13,34 +13,33 @@ from typing import Any
 
 from aiormq.abc import DeliveredMessage
 
-from weft.adapters.brokers import hints
-from weft.adapters.brokers.amqp import CLASSIC, QUORUM, Line, parse_address
-from weft.adapters.brokers.ringer import PATIENCE_SECONDS
-from weft.adapters.brokers.served import ServedBroker
-from weft.adapters.brokers.waiters import Waiters
+from weft.adapters.brokers import wakeups
+from weft.adapters.brokers.amqp import CLASSIC, QUORUM, AmqpConnection, parse_address
+from weft.adapters.brokers.server import PATIENCE_SECONDS, ServerBroker
+from weft.adapters.brokers.wakeups import Waiters
 
 PREFETCH = 8
 
 
-def rabbitmq_broker(url: str) -> ServedBroker:
-    return ServedBroker("rabbitmq", RabbitWire(url))
+def rabbitmq_broker(url: str) -> ServerBroker:
+    return ServerBroker("rabbitmq", RabbitTransport(url), reaches_all=False)
 
 
-class RabbitWire:
+class RabbitTransport:
     """One connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
         self._url = parse_address(url)
         self._shapes: list[dict[str, Any]] = [QUORUM, CLASSIC]
         self.waiters = Waiters()
-        self._line: Line | None = None
+        self._line: AmqpConnection | None = None
 
     async def send(self, queues: Mapping[str, int]) -> None:
         if self._line is None or not self._line.is_open:
-            self._line = Line(self._url, self._shapes)
+            self._line = AmqpConnection(self._url, self._shapes)
             await self._line.open()
         for queue, count in queues.items():
-            await self._line.publish(await self._line.declared(queue), hints.encode({queue: 1}), count)
+            await self._line.publish(await self._line.declared(queue), wakeups.encode({queue: 1}), count)
 
     def hang_up(self) -> None:
         if self._line is not None:
@@ -52,7 +51,7 @@ class RabbitWire:
             await self._line.close()
 
     async def listen(self, opened: Callable[[], None]) -> None:
-        line = Line(self._url, self._shapes)
+        line = AmqpConnection(self._url, self._shapes)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await line.open()
@@ -64,7 +63,7 @@ class RabbitWire:
         finally:
             await line.close()
 
-    async def _follow_until_closed(self, line: Line, consumers: Consumers) -> None:
+    async def _follow_until_closed(self, line: AmqpConnection, consumers: Consumers) -> None:
         closing = line.channel.closing
         while not closing.done():
             changed = asyncio.ensure_future(self.waiters.changed.wait())
@@ -81,7 +80,7 @@ class Consumers:
     It ends with the first hint that nobody here waits for; that hint goes back to the server, for another process.
     """
 
-    def __init__(self, line: Line, waiters: Waiters) -> None:
+    def __init__(self, line: AmqpConnection, waiters: Waiters) -> None:
         self._line, self._waiters = line, waiters
         self._subscribed: set[str] = set()
         self._unwanted: dict[str, list[int]] = {}

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from weft.adapters.brokers import hints
+from weft.adapters.brokers import wakeups
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
-from weft.adapters.brokers.ringer import PATIENCE_SECONDS
-from weft.adapters.brokers.served import ServedBroker
-from weft.adapters.brokers.waiters import Waiters
+from weft.adapters.brokers.server import PATIENCE_SECONDS, ServerBroker
+from weft.adapters.brokers.wakeups import Waiters
 
 PREFIX = "weft:doorbell:"
 GROUP = "weft"
@@ -31,11 +30,11 @@ MOST_PER_READ = 100
 NUDGE_SECONDS = 0.02
 
 
-def redis_broker(url: str) -> ServedBroker:
-    return ServedBroker("redis", RedisWire(url))
+def redis_broker(url: str) -> ServerBroker:
+    return ServerBroker("redis", RedisTransport(url), reaches_all=False)
 
 
-class RedisWire:
+class RedisTransport:
     """A stream for each queue; one connection that rings, one that listens."""
 
     def __init__(self, url: str) -> None:
@@ -45,7 +44,7 @@ class RedisWire:
 
     async def send(self, queues: Mapping[str, int]) -> None:
         line = await self._open_line()
-        await line.pipeline([command for queue, count in queues.items() for command in hint_commands(queue, count)])
+        await line.pipeline([command for queue, count in queues.items() for command in wakeup_commands(queue, count)])
 
     async def _open_line(self) -> Connection:
         if self._line is None or not self._line.is_open:
@@ -150,9 +149,9 @@ class RedisWire:
             raise
 
 
-def hint_commands(queue: str, count: int) -> list[Command]:
+def wakeup_commands(queue: str, count: int) -> list[Command]:
     stream = PREFIX + queue
-    add: Command = ("XADD", stream, "MAXLEN", "~", MOST_KEPT, "*", "hint", hints.encode({queue: 1}))
+    add: Command = ("XADD", stream, "MAXLEN", "~", MOST_KEPT, "*", "hint", wakeups.encode({queue: 1}))
     return [*[add] * count, ("EXPIRE", stream, FORGOTTEN_AFTER_SECONDS)]
 
 

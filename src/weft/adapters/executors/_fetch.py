@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import aiohttp
+from yarl import URL
 
-from weft.adapters.executors._request import Request, shown
-from weft.addresses import Guard, RefusedAddress
+from weft.adapters.executors._request import Request, server_of, shown
+from weft.address_guard import Guard, RefusedAddress
+from weft.fetching.cookies import may_set
+from weft.redaction import is_secret
 
 MOST_REDIRECTS = 10
 CHUNK = 65_536
@@ -28,6 +33,8 @@ class Answer:
     """After decompression, and never longer than the request allows."""
 
     truncated: bool
+    server: str
+    """Who gave it, after all redirects."""
 
     @property
     def text(self) -> str:
@@ -46,30 +53,96 @@ SLOW_CHARSETS = {"punycode", "idna"}
 class NoAnswer(Exception):
     """The exchange did not come to an end; the text says why, in words."""
 
+    def __init__(self, why: str, hops: Sequence[str], *, works: bool = False) -> None:
+        super().__init__(why)
+        self.server = hops[-1] if hops else ""
+        """The last that was asked; empty: none was."""
+        self.works = works
+        """Whether it answered, only not with what can be used."""
 
-async def fetch(request: Request, headers: Mapping[str, str], guard: Guard) -> Answer:
-    """Send the request and read the answer, all within ``timeout_seconds``; every hop is to where ``guard`` allows."""
+
+async def fetch(request: Request, headers: Mapping[str, str], guard: Guard, secrets: Collection[str] = ()) -> Answer:
+    """Send the request and read the answer, all within ``timeout_seconds``; every hop is to where ``guard`` allows.
+
+    What has one of ``secrets`` in it goes to the server of the request and to no other, wherever that redirects to.
+    """
+    hops: list[str] = []
     try:
-        async with asyncio.timeout(request.timeout_seconds), _session(guard) as session:
-            return await _exchange(session, request, headers)
+        async with (
+            asyncio.timeout(request.timeout_seconds),
+            _session(guard, request, hops, secrets) as session,
+        ):
+            return await _exchange(session, request, headers, hops)
     except TimeoutError as late:
-        raise NoAnswer(f"no answer within {request.timeout_seconds:g} s") from late
+        raise NoAnswer(f"no answer within {request.timeout_seconds:g} s", hops) from late
     except aiohttp.TooManyRedirects as lost:
-        raise NoAnswer(f"more than {MOST_REDIRECTS} redirects") from lost
+        raise NoAnswer(f"more than {MOST_REDIRECTS} redirects", hops, works=True) from lost
+    except (aiohttp.InvalidURL, aiohttp.RedirectClientError) as lost:
+        raise NoAnswer(in_words(lost), hops, works=True) from lost
     except (aiohttp.ClientError, OSError, ValueError, zlib.error) as failure:
-        raise NoAnswer(in_words(failure)) from failure
+        raise NoAnswer(in_words(failure), hops) from failure
 
 
-def _session(guard: Guard) -> aiohttp.ClientSession:
-    """One session an attempt: nothing is kept between two runs, neither connections nor cookies."""
+def _session(guard: Guard, request: Request, hops: list[str], secrets: Collection[str]) -> aiohttp.ClientSession:
+    """One session an attempt: nothing is kept between two runs, neither connections nor cookies.
+
+    Each server that is asked is noted in ``hops``.
+    """
+
+    first = URL(request.url).origin()
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(partial(_keep_secrets, secrets, hops))
+
+    async def noted(asked: aiohttp.ClientRequest, go_on: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        is_first = asked.url.origin() == first
+        hops.append(request.server if is_first else server_of(str(asked.url)))
+        return await go_on(asked)
+
     return aiohttp.ClientSession(
+        middlewares=(noted,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         connector=aiohttp.TCPConnector(force_close=True, socket_factory=guard.socket),
+        cookie_jar=_Jar(),
         auto_decompress=False,
+        trace_configs=[trace],
     )
 
 
-async def _exchange(session: aiohttp.ClientSession, request: Request, headers: Mapping[str, str]) -> Answer:
+class _Jar(aiohttp.CookieJar):
+    """Cookies for the redirects of one request; none that a host sets for its neighbours below a public suffix."""
+
+    def update_cookies_from_headers(self, headers: Sequence[str], response_url: URL) -> None:
+        own = [header for header in headers if may_set(str(response_url), header)]
+        super().update_cookies_from_headers(own, response_url)
+
+
+async def _keep_secrets(
+    secrets: Collection[str], hops: Sequence[str], _: Any, context: Any, told: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """Before a redirect to another server is followed: take the headers with secrets out, and stop at a body with one.
+
+    Headers that are secret by their name are taken out as well.
+    """
+    try:
+        target = told.url.join(URL(told.response.headers.get("Location", "")))
+        elsewhere = target.origin() != told.url.origin()
+    except ValueError:
+        return  # the library says what is wrong with it
+    if not elsewhere:
+        return
+    for name in [*told.headers]:
+        if is_secret(name) or any(secret in told.headers.get(name, "") for secret in secrets):
+            told.headers.pop(name, None)
+    body = context.trace_request_ctx
+    if told.response.status in (307, 308) and any(secret.encode() in body for secret in secrets):
+        raise NoAnswer(
+            f"the answer redirects to {target.origin()}, where the secret in the body may not go", hops, works=True
+        )
+
+
+async def _exchange(
+    session: aiohttp.ClientSession, request: Request, headers: Mapping[str, str], hops: Sequence[str]
+) -> Answer:
     async with session.request(
         request.method,
         request.url,
@@ -77,10 +150,11 @@ async def _exchange(session: aiohttp.ClientSession, request: Request, headers: M
         data=request.body,
         allow_redirects=request.follow_redirects,
         max_redirects=MOST_REDIRECTS,
+        trace_request_ctx=request.body or b"",
     ) as response:
         body, truncated = await _body(response, request.max_body_bytes)
         answered = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, shown(str(response.url)), answered, body, truncated)
+        return Answer(response.status, shown(str(response.url)), answered, body, truncated, hops[-1])
 
 
 async def _body(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:

@@ -11,7 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from weft import __version__
 from weft.adapters.executors._spec import Fields, is_text
+from weft.crawl_spec import RESERVED_HEADERS
 from weft.errors import Invalid
+from weft.patterns import compiled
 from weft.ports import Work
 
 FIELDS = (
@@ -68,11 +70,8 @@ class Request:
         )
 
     @property
-    def target(self) -> str:
-        """What a circuit breaker is about: the server, not the page."""
-        parts = urlsplit(self.url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"{parts.scheme.lower()}://{host}:{parts.port or PORTS[parts.scheme.lower()]}"
+    def server(self) -> str:
+        return server_of(self.url)
 
     def expects(self, status: int) -> bool:
         return any(wanted in (str(status), f"{status // 100}xx") for wanted in self.statuses)
@@ -88,6 +87,13 @@ class Request:
         }
         own = {name.lower() for name in self.headers}
         return {**{name: value for name, value in headers.items() if value and name.lower() not in own}, **self.headers}
+
+
+def server_of(url: str) -> str:
+    """What a circuit breaker is about: the server, not the page."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme.lower()}://{host}:{parts.port or PORTS[parts.scheme.lower()]}"
 
 
 def shown(url: str) -> str:
@@ -124,6 +130,8 @@ def _headers(fields: Fields) -> dict[str, str]:
     for name, value in headers.items():
         if not TOKEN.fullmatch(name):
             raise Invalid("a name in http.headers", name, "it must be letters, digits and -")
+        if name.lower() in RESERVED_HEADERS:
+            raise Invalid("a name in http.headers", name, "weft sets it itself, as the url and the body need it")
         if "\r" in value or "\n" in value:
             raise Invalid(f"http.headers.{name}", "…", "it must be one line")
     return headers
@@ -169,7 +177,7 @@ def _pattern(fields: Fields) -> str | None:
     if not is_text(pattern) or len(pattern) > LONGEST_PATTERN:
         raise fields.refusal("expect_body_matches", allowed)
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise fields.refusal("expect_body_matches", f"{allowed} ({error})") from error
+        compiled(str(pattern))
+    except Invalid as problem:
+        raise fields.refusal("expect_body_matches", problem.allowed) from problem
     return str(pattern)

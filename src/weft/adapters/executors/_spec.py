@@ -1,11 +1,17 @@
-"""Reads the fields of a task's spec, and refuses with the field's name what a kind does not allow."""
+"""Reads the fields of a task's spec, among them the limits of a run, and names the field that is not allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
+import msgspec
+
+from weft import user_code
+from weft.adapters.executors._process_groups import tag_of
 from weft.errors import Invalid
+from weft.ports import Work
+from weft.user_code import LEAST, LEVELS
 
 
 class Fields:
@@ -79,3 +85,85 @@ class Fields:
 
 def is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and "\0" not in value
+
+
+MIB = 2**20
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Each limit of a run; 0 where it says so is none."""
+
+    memory_bytes: int = 1024 * MIB
+    """Of all its processes together."""
+
+    cpu_seconds: int = 0
+    """Of all its processes together; 0 is none."""
+
+    processes: int = 64
+    threads: int = 1000
+    """Of all its processes together."""
+
+    files: int = 1024
+    """Open at a time, in each process."""
+
+    disk_bytes: int = 2048 * MIB
+    """In the run's folder, and of one file."""
+
+    disk_files: int = 100_000
+    """In the run's folder; folders count."""
+
+    item_bytes: int = 10_000_000
+    """Of one item."""
+
+    items: int = 0
+    """0 is none."""
+
+    stalled_seconds: int = 0
+    """Without a request, a response or an item; 0 is none."""
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], names: Collection[str] = ()) -> Limits:
+        """The ``limits`` of a spec, with defaults for what they do not name; Invalid names what is not allowed.
+
+        ``names`` are the limits that there are for its kind, where not all of them are.
+        """
+        fields = Fields("limits", spec, tuple(names) or tuple(RANGES))
+        defaults = cls()
+        return cls(
+            **{
+                name: fields.whole(name, getattr(defaults, name), least=least, most=most)
+                for name, (least, most) in RANGES.items()
+                if not names or name in names
+            }
+        )
+
+
+def limits_of(work: Work, limits: Limits) -> dict[str, int]:
+    """What the processes of a run are held to by the kernel, and how they are found."""
+    return {**msgspec.structs.asdict(limits), "mark": tag_of(work.folder), **user_code.of_older_kernels()}
+
+
+def isolation_of(fields: Fields) -> str:
+    """The level that a spec asks for."""
+    level = fields.text("isolation") or LEAST
+    if level not in LEVELS:
+        raise fields.refusal("isolation", f"it must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+    return level
+
+
+RANGES = {
+    "memory_bytes": (64 * MIB, 2**50),
+    "cpu_seconds": (0, 2**31),
+    "processes": (1, 100_000),
+    "threads": (1, 1_000_000),
+    "files": (64, 1_000_000),
+    "disk_bytes": (MIB, 2**50),
+    "disk_files": (100, 2**31),
+    "item_bytes": (1, 16_000_000),
+    "items": (0, 2**62),
+    "stalled_seconds": (0, 2**31),
+}
+"""The least and the most that each limit may be."""
+
+OF_PROCESSES = ("memory_bytes", "cpu_seconds", "processes", "threads", "files", "disk_bytes", "disk_files")
+"""The limits that hold for whatever a process does."""

@@ -1,7 +1,7 @@
-"""The kind ``crawl``: a share of a crawl of whole sites, in a process of its own (``python -m weft.crawls``).
+"""The kind ``crawl``: a share of a crawl of whole sites, in a process of its own (``python -m weft.crawler``).
 
 The process asks its worker for hosts and tells it what it has found, over a socket in its folder
-(``workers/frontier_desk.py``); it has neither the database nor any key.
+(``workers/frontier_server.py``); it has neither the database nor any key.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from weft import crawl_spec
-from weft.adapters.executors._crawl import bare_environment
-from weft.adapters.executors._limits import Limits
 from weft.adapters.executors._process import Process
-from weft.adapters.executors._seeing import Printed, ended, seen_through
+from weft.adapters.executors._spec import Limits
+from weft.adapters.executors._spider_spec import bare_environment
+from weft.adapters.executors._supervised import Printed, ended, supervise
 from weft.errors import Invalid
-from weft.foreign_files import create
 from weft.ports import Breaker, Ended, Work
+from weft.untrusted_files import create
 
 PRINTED_BYTES = 1 << 30
 
@@ -38,10 +38,10 @@ class CrawlExecutor:
         except Invalid as refused:
             return Ended(outcome="failed", reason=str(refused))
         printed, order = Printed(work, PRINTED_BYTES), _write_order(work)
-        argv = [sys.executable, "-I", "-m", "weft.crawls"]
+        argv = [sys.executable, "-I", "-m", "weft.crawler"]
         try:
             process = Process(argv, cwd=work.folder, env=_environment(work), sink=printed.take)
-            met, code = await seen_through(process, work, limits, printed)
+            met, code = await supervise(process, work, limits, printed)
         finally:
             order.unlink(missing_ok=True)  # it may have secrets, and a process that was stopped early did not take it
         return ended(work.folder, code, met)

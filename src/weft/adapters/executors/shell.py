@@ -1,29 +1,79 @@
-"""The kind ``shell``: a command or a script, in a process group of its own and with an environment of its own.
-
-Nothing of a run outlives it, except a process that has moved to another session. When the worker itself is killed, the
-kernel kills the command (where ``setpriv`` is installed), and ``_left_running`` ends the rest at its next start.
-"""
+"""The numbers that a command says of itself: a JSON object in a file that it may write."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import logging
 import os
 import re
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.adapters.executors import _left_running, _numbers
+from weft import bubblewrap
 from weft.adapters.executors._process import Process
-from weft.adapters.executors._spec import Fields
+from weft.adapters.executors._spec import OF_PROCESSES, Fields, Limits, isolation_of, limits_of
+from weft.adapters.executors._supervised import SPENT, Met, Printed, exit_of, supervise
 from weft.errors import Invalid
+from weft.metrics import numbers_of
 from weft.ports import Breaker, Ended, Work
+from weft.user_code import Launch, Reached, bare_environment
 
-FIELDS = ("argv", "script", "interpreter", "env", "cwd")
+LARGEST = 16_384
+"""Bytes that are read of the file: 20 numbers need fewer."""
+
+
+def read(file: Path) -> Mapping[str, float]:
+    """What the file says, nothing where there is none; Invalid where it says something else.
+
+    The command may have put anything there, so nothing but a plain file is opened, and no link is followed.
+    """
+    try:
+        data = _beginning(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as problem:
+        raise Invalid("the file of WEFT_METRICS", file.name, f"it must be a plain file ({problem.strerror})") from None
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise Invalid(
+            "the file of WEFT_METRICS", file.name, "it must be an object in JSON, of 16 KB at most"
+        ) from problem
+    return numbers_of(said)
+
+
+def _beginning(file: Path) -> bytes:
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is none")
+        return os.read(descriptor, LARGEST + 1)[:LARGEST]
+    finally:
+        os.close(descriptor)
+
+
+log = logging.getLogger(__name__)
+
+FIELDS = ("argv", "script", "interpreter", "env", "cwd", "limits", "isolation")
+PRINTED_BYTES = 1 << 30
+"""How much a run may print in all before it is ended; what is kept of it is a matter of the task's ``log_bytes``."""
+UNPROTECTED = b"weft: this run has no sandbox: its task asks for none, and its project is allowed to\n"
+OUTSIDE = "the sandbox has only the system's programs and the run's own folder"
+REFUSED = re.compile(rb"permission denied|read-only file system|operation not permitted", re.IGNORECASE)
+"""What a program says whom the sandbox, or the system, has refused a file or a call."""
+HINT = (
+    "weft: the sandbox may have refused that: a run reads the system's programs and writes in its own folder, where "
+    "$HOME and $TMPDIR are; an admin of all projects can allow project {project} to run tasks without a sandbox "
+    '(may_run_unsandboxed), which then ask for isolation "L0"\n'
+)
+ENDING_BYTES = 64 * 1024
+"""How much of the end of its output is looked at for such words."""
 SHELL = ("/bin/sh", "-eu")
 INHERITED = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,6 +89,10 @@ class Command:
     script: str | None
     env: Mapping[str, str]
     cwd: str | None
+    limits: Limits
+    isolation: str
+    must_isolate: bool
+    """Whether it is rather not started than with less."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Command:
@@ -51,7 +105,15 @@ class Command:
         env = fields.texts("env")
         if wrong := [name for name in env if not VARIABLE.fullmatch(name)]:
             raise Invalid("a name in shell.env", wrong[0], "it must be letters, digits and _, not a digit first")
-        return cls(argv or interpreter or SHELL, script, env, fields.text("cwd"))
+        return cls(
+            argv=argv or interpreter or SHELL,
+            script=script,
+            env=env,
+            cwd=fields.text("cwd"),
+            limits=Limits.of(spec.get("limits") or {}, OF_PROCESSES),
+            isolation=isolation_of(fields),
+            must_isolate="isolation" in fields,
+        )
 
 
 class LastLine:
@@ -70,6 +132,21 @@ class LastLine:
         return line.decode(errors="replace").strip()[:LINE_CHARACTERS]
 
 
+class LastWords:
+    """Keeps the end of an output."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 2 * ENDING_BYTES:
+            del self._kept[:-ENDING_BYTES]
+
+    def tell_of_a_refusal(self) -> bool:
+        return REFUSED.search(self._kept) is not None
+
+
 class ShellExecutor:
     needs_folder = True
 
@@ -77,21 +154,35 @@ class ShellExecutor:
         Command.of(spec)
 
     async def execute(self, work: Work) -> Ended:
-        last_line = LastLine()
+        last_line, last_words, printed = LastLine(), LastWords(), Printed(work, PRINTED_BYTES)
 
         def take(data: bytes) -> None:
-            work.log.write(data)
+            printed.take(data)
             last_line.feed(data)
+            last_words.feed(data)
 
         try:
             command = Command.of(work.spec)
-            process = _started(command, work, take)
+            level = bubblewrap.level(command.isolation)
+            launch = _launch(command, work, level)
         except (Invalid, NotStarted) as refused:
             return Ended(outcome="failed", reason=str(refused))
         except (OSError, ValueError) as failure:
             return Ended(outcome="failed", reason=f"the command could not be started: {failure}")
-        code = await _seen_through(process, work)
-        return _ended(code, {"last_line": str(last_line), **_metrics(work)})
+        with closing(launch):
+            try:
+                process = _started(launch, command, work, take)
+            except (OSError, ValueError) as failure:
+                return Ended(outcome="failed", reason=f"the command could not be started: {failure}")
+            met, code = await supervise(process, work, command.limits, printed)
+            reached = launch.reached()
+        if reached.failure:
+            outside = f"; {OUTSIDE}" if level != "L0" and reached.failure.endswith("Permission denied") else ""
+            return Ended(outcome="failed", reason=reached.failure + outside)
+        code = bubblewrap.exit_code(code) if level == "L2" else code
+        if code > 0 and level != "L0" and last_words.tell_of_a_refusal():
+            work.log.write(HINT.format(project=work.project).encode())
+        return _ended(code, met, {"last_line": str(last_line), **_isolation(reached), **_metrics(work)})
 
     def breakers(self) -> Collection[Breaker]:
         return ()
@@ -101,19 +192,40 @@ class NotStarted(Exception):
     """There is nothing to start, or nowhere to start it."""
 
 
-def _started(command: Command, work: Work, take: Callable[[bytes], None]) -> Process:
+def _launch(command: Command, work: Work, level: str) -> Launch:
     work.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (work.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
-    cwd = work.folder / (command.cwd or "")
+    cwd = _working_directory(command, work)
     if not cwd.is_dir():
         raise NotStarted(f"the working directory {command.cwd} does not exist")
-    env = environment(command, work)
+    if level != "L0" and not cwd.resolve().is_relative_to(work.folder.resolve()):
+        raise NotStarted(f"the working directory {command.cwd} is not in the sandbox; {OUTSIDE}")
+    env = environment(command, work, level)
     argv = command.argv
     if not _found(argv[0], cwd, env["PATH"]):
         raise NotStarted(f"command not found: {argv[0]}")
     if command.script is not None:
         argv = (*argv, _script_file(work.folder, command.script))
-    return Process(argv, cwd=cwd, env=env, sink=take)
+    if level == "L0":
+        log.warning("shell run without a sandbox", extra={"run_id": work.run_id, "project": work.project})
+        work.log.write(UNPROTECTED)
+    return Launch(
+        argv,
+        env,
+        isolation=level,
+        must=command.must_isolate,
+        write=[str(work.folder.absolute())],
+        limits=limits_of(work, command.limits),
+    )
+
+
+def _started(launch: Launch, command: Command, work: Work, take: Callable[[bytes], None]) -> Process:
+    cwd, passed = _working_directory(command, work), [launch.descriptor]
+    return Process(launch.argv, cwd=cwd, env=bare_environment(), sink=take, passed=passed)
+
+
+def _working_directory(command: Command, work: Work) -> Path:
+    return work.folder / (command.cwd or "")
 
 
 def _script_file(folder: Path, script: str) -> str:
@@ -129,24 +241,13 @@ def _found(program: str, cwd: Path, path: str) -> bool:
     return shutil.which(str(cwd / program) if "/" in program else program, path=path) is not None
 
 
-async def _seen_through(process: Process, work: Work) -> int:
-    try:
-        _left_running.remember(work.folder, process.id, work.idempotency_key)
-        await process.exited()
-    except asyncio.CancelledError:
-        await process.stop(work.grace_seconds)
-        raise
-    finally:
-        code = await process.end()
-        _left_running.forget(work.folder)
-    return code
-
-
-def environment(command: Command, work: Work) -> dict[str, str]:
+def environment(command: Command, work: Work, level: str) -> dict[str, str]:
     """All that the command sees: little of the worker's, nothing of what weft itself is set up with."""
     return {
         "PATH": os.defpath,
+        **work.env,
         **{name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)},
+        **({"HOME": str(work.folder.absolute())} if level != "L0" else {}),
         "TMPDIR": str((work.folder / "tmp").absolute()),
         **command.env,
         **{f"PARAM_{_upper(name)}": _plain(value) for name, value in work.params.items()},
@@ -168,7 +269,7 @@ def _metrics_file(work: Work) -> Path:
 def _metrics(work: Work) -> dict[str, Any]:
     """The numbers that the command has told of itself; what is wrong with them is told in its log."""
     try:
-        told = _numbers.read(_metrics_file(work))
+        told = read(_metrics_file(work))
     except Invalid as problem:
         work.log.write(f"weft: {problem}\n".encode(errors="replace"))
         return {}
@@ -186,7 +287,17 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _ended(code: int, result: Mapping[str, Any]) -> Ended:
+def _isolation(reached: Reached) -> dict[str, Any]:
+    found = {"isolation": reached.level, "isolation_missing": list(reached.missing)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _ended(code: int, met: Met | None, result: Mapping[str, Any]) -> Ended:
+    if met is not None:
+        return Ended(outcome=met[0], reason=met[1], result=result, **exit_of(code))
+    if -code in SPENT:
+        outcome, what = SPENT[signal.Signals(-code)]
+        return Ended(outcome=outcome, reason=f"it used up its {what}", result=result, signal=-code)
     if code == 0:
         return Ended(outcome="succeeded", exit_code=0, result=result)
     if code > 0:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from weft.adapters.frontiers._dynamo_items import Change, Item, Key
-from weft.adapters.frontiers._dynamo_table import Table
+from weft.adapters.frontiers._dynamo_table import Change, Item, Key, Table
 from weft.clock import SECOND, Moment
-from weft.crawl_ports import DONE, STATES, Counts, Outcome
+from weft.ports import DONE, STATES, Counts, Outcome
 
 LOOK_AGAIN: Moment = 5 * SECOND
 """How soon a crawl looks again at a host that another has, unless that one lets it go."""

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from weft.adapters.frontiers import _dynamo_hosts as hosts
 from weft.adapters.frontiers import _dynamo_urls as urls
 from weft.adapters.frontiers._dynamo_hosts import Host, Tally
-from weft.adapters.frontiers._dynamo_items import Change, Item
-from weft.adapters.frontiers._dynamo_table import MOST_CHANGED, READY, Changed, Table
+from weft.adapters.frontiers._dynamo_table import MOST_CHANGED, READY, Change, Changed, Item, Table
 from weft.clock import SECOND, Moment
-from weft.crawl_ports import QUEUED, Found, HostLease, HostReport, Kept, Limits, Outcome
 from weft.errors import FrontierDown
+from weft.ports import QUEUED, Found, HostLease, HostReport, Kept, Limits, Outcome
 
 TRIES = 30
 """How often something is read again because somebody else has changed it."""
@@ -107,7 +106,8 @@ class DynamoTurn:
     def _release(self, host: Host, report: HostReport, came_back: int) -> None:
         tally = Tally.of(report.outcomes).gave(-came_back)
         free = replace(host.released(), next_at=max(host.next_at, report.next_at))
-        ends = {"ready_at": max(free.next_at, self.now), "held_until": None, "waiting": self.crawl}
+        ready_at = max(free.next_at, report.own_next_at, self.now)
+        ends = {"ready_at": ready_at, "held_until": None, "waiting": self.crawl}
         self._change(free, report, tally, hosts.counted(self.crawl, host.name, tally, **ends))
         if free.is_wanted_by_another(self.crawl, self.now):
             key = hosts.line_key(free.wanted_by, free.name)
@@ -245,7 +245,8 @@ class DynamoTurn:
 
 
 def _with_outcomes(report: HostReport, outcomes: list[Outcome]) -> HostReport:
-    return HostReport(report.host, report.fence, outcomes, report.next_at, report.state, report.release, report.want)
+    rest = (report.next_at, report.state, report.release, report.want, report.own_next_at)
+    return HostReport(report.host, report.fence, outcomes, *rest)
 
 
 def _is_early(line: Item | None, due: Moment, now: Moment) -> bool:

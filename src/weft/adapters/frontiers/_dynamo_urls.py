@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from weft.adapters.frontiers._dynamo_items import Change, Item, Key, Same
-from weft.adapters.frontiers._dynamo_table import LINE, MOST_CHANGED, MOST_READ, Table, key_of
+from weft.adapters.frontiers._dynamo_table import LINE, MOST_CHANGED, MOST_READ, Change, Item, Key, Same, Table, key_of
 from weft.clock import Moment
-from weft.crawl_ports import DONE, LEASED, QUEUED, Found, Given, Known, Outcome
 from weft.errors import Invalid
+from weft.ports import DONE, LEASED, QUEUED, REQUEUED, Found, Given, Known, Outcome
 
 SIGN = 1 << 63
 SHARDS = "0123456789abcdef"
@@ -88,7 +87,7 @@ def told(crawl: str, host: str, outcome: Outcome, now: Moment) -> Change:
 
 def again(crawl: str, item: Item) -> Change:
     """Put an address that is in no line back in line."""
-    sets = {"state": QUEUED, "reason": "", "tries": 0, "next_at": 0}
+    sets = {"state": QUEUED, "reason": REQUEUED, "tries": 0, "next_at": 0}
     sets |= {"line": line_of(crawl, item["host"]), "place": Same("rank")}
     unchanged: dict[str, Any] = {"only_if": "#state = :state", "values": {"state": item["state"]}}
     return Change(key=key_of(item), sets=sets, **unchanged)
@@ -173,6 +172,7 @@ def given(item: Item) -> Given:
         item.get("digest", ""),
         float(item.get("interval", 0.0)),
         zlib.decompress(item["data"]).decode() if "data" in item else "",
+        item.get("reason", ""),
     )
 
 

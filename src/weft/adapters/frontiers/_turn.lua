@@ -131,17 +131,17 @@ local function take(host, outcome)
   end
 end
 
-local function release(host, next_at, seen)
+local function release(host, next_at, own_next_at, seen)
   put_back(crawl, host)
   redis.call('HSET', P .. 'o:' .. host, 'c', '', 'w', '', 'u', 0, 'x', 0)
   redis.call('ZREM', P .. 'e:' .. crawl, host)
-  wake(crawl, host, next_at)
+  wake(crawl, host, math.max(next_at, own_next_at))
   if is_wanted_by_another(seen) then
     wake(seen.wanted_by, host, next_at)
   end
 end
 
--- A report: host, fence, outcomes, next_at, state, release, want.
+-- A report: host, fence, outcomes, next_at, state, release, want, own_next_at.
 local function keep(report)
   local host = report[1]
   local seen, where = holding(host), P .. 'o:' .. host
@@ -158,7 +158,7 @@ local function keep(report)
   end
   redis.call('EXPIRE', where, HOST_SECONDS)
   if report[6] then
-    release(host, next_at, seen)
+    release(host, next_at, report[8], seen)
     return {1, {}}
   end
   redis.call('ZADD', P .. 'e:' .. crawl, lease_until, host)

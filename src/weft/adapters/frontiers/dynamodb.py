@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from weft.adapters.frontiers import _dynamo_hosts as hosts
 from weft.adapters.frontiers import _dynamo_urls as urls
-from weft.adapters.frontiers._dynamo_items import Change, Item
-from weft.adapters.frontiers._dynamo_table import Changed, Place, Table, key_of
+from weft.adapters.frontiers._dynamo_table import Change, Changed, Item, Place, Table, key_of
 from weft.adapters.frontiers._dynamo_turn import DynamoTurn
-from weft.adapters.frontiers._states import check_requeued
 from weft.clock import Clock, Moment, seconds
-from weft.crawl_ports import (
+from weft.errors import FrontierLost
+from weft.ports import (
     FAILED,
     LEASED,
     QUEUED,
@@ -33,8 +32,8 @@ from weft.crawl_ports import (
     Limits,
     Turn,
     Turned,
+    check_requeued,
 )
-from weft.errors import FrontierLost
 
 THREADS = 8
 MOST_GIVEN = 1_000

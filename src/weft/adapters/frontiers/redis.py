@@ -1,24 +1,32 @@
-"""A frontier in Redis: each turn is one script, which nobody sees half done.
+"""What is kept of an address, packed: the same parts for every store that keeps bytes.
 
-What Redis loses is lost, so it should write down every command (``appendonly yes``, ``appendfsync always``). A crawl
-that it no longer knows is an error and never the end of that crawl.
+The store itself understands only the head (state, when, place in line, host). The rest are parts that it replaces
+whole: a verdict, what was found at the last visit, the address, and the data of whoever found it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from hashlib import sha1
+from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from weft.adapters.brokers.resp import Address, Command
-from weft.adapters.frontiers import _records as records
-from weft.adapters.frontiers._redis_line import FIRST_PART, RedisLine
-from weft.adapters.frontiers._states import check_requeued
+import msgspec
+from msgspec import msgpack
+
+from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
 from weft.clock import Clock, seconds
-from weft.crawl_ports import (
+from weft.errors import FrontierDown, FrontierLost
+from weft.ports import (
     FAILED,
     LEASED,
+    REQUEUED,
     SKIPPED,
+    STATES,
     Counts,
     Found,
     Given,
@@ -31,7 +39,221 @@ from weft.crawl_ports import (
     Outcome,
     Turn,
     Turned,
+    check_requeued,
 )
+
+SIGN = 1 << 63
+LETTERS = {state: state[0] for state in STATES}
+NAMES = {state[0].encode(): state for state in STATES}
+
+_HEAD = struct.Struct(">cddH")
+_LENGTH = struct.Struct(">H")
+
+
+class Verdict(msgspec.Struct, array_like=True, frozen=True):
+    """What became of it."""
+
+    reason: str = ""
+    status: int = 0
+    tries: int = 0
+
+
+class Visit(msgspec.Struct, array_like=True, frozen=True):
+    """What was there when it was last fetched."""
+
+    fetched_at: int = 0
+    etag: str = ""
+    last_modified: str = ""
+    digest: str = ""
+    interval: float = 0.0
+
+
+class UrlRecord(msgspec.Struct, array_like=True, frozen=True):
+    """What it is, from when it was found to its end."""
+
+    url: str
+    depth: int = 0
+    priority: int = 0
+    found_on: int = 0
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All of it."""
+
+    state: str
+    next_at: int
+    host: str
+    verdict: Verdict
+    visit: Visit
+    address: UrlRecord
+    data: bytes
+
+
+UNSEEN = msgpack.encode(Verdict())
+AGAIN = msgpack.encode(Verdict(REQUEUED))
+NEVER = Visit()
+
+_verdict = msgpack.Decoder(Verdict).decode
+_visit = msgpack.Decoder(Visit).decode
+_address = msgpack.Decoder(UrlRecord).decode
+
+
+def name_of(key: int) -> bytes:
+    """Eight bytes that sort as the numbers do."""
+    return (key + SIGN).to_bytes(8, "big")
+
+
+def key_of(name: bytes) -> int:
+    return int.from_bytes(name, "big") - SIGN
+
+
+def pack_address(found: Found) -> bytes:
+    return msgpack.encode(UrlRecord(found.url, found.depth, found.priority, found.found_on))
+
+
+def pack_verdict(outcome: Outcome) -> bytes:
+    return msgpack.encode(Verdict(outcome.reason, outcome.status, outcome.tries))
+
+
+def pack_visit(outcome: Outcome) -> bytes:
+    """Empty where it was not fetched: then what is known of the last visit stays."""
+    if not outcome.fetched_at:
+        return b""
+    seen = (outcome.etag, outcome.last_modified, outcome.digest, outcome.interval)
+    return msgpack.encode(Visit(outcome.fetched_at, *seen))
+
+
+def unpack(packed: bytes) -> Record:
+    """A record as ``_records.lua`` writes it."""
+    state, next_at, _, length = _HEAD.unpack_from(packed)
+    at = _HEAD.size + length
+    host = packed[_HEAD.size : at].decode()
+    verdict, at = _part(packed, at)
+    visit, at = _part(packed, at)
+    address, at = _part(packed, at)
+    seen = _visit(visit) if visit else NEVER
+    return Record(NAMES[state], int(next_at), host, _verdict(verdict), seen, _address(address), packed[at:])
+
+
+def _part(packed: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = _LENGTH.unpack_from(packed, at)
+    start = at + _LENGTH.size
+    return packed[start : start + length], start + length
+
+
+def given(name: bytes, record: Record) -> Given:
+    address, visit = record.address, record.visit
+    return Given(
+        key_of(name),
+        address.url,
+        address.depth,
+        address.priority,
+        record.verdict.tries,
+        visit.etag,
+        visit.last_modified,
+        visit.digest,
+        visit.interval,
+        record.data.decode(),
+        record.verdict.reason,
+    )
+
+
+def known(name: bytes, record: Record) -> Known:
+    address, verdict, visit = record.address, record.verdict, record.visit
+    return Known(
+        key=key_of(name),
+        url=address.url,
+        host=record.host,
+        state=record.state,
+        reason=verdict.reason,
+        status=verdict.status,
+        depth=address.depth,
+        priority=address.priority,
+        tries=verdict.tries,
+        found_on=address.found_on,
+        next_at=record.next_at,
+        fetched_at=visit.fetched_at,
+        digest=visit.digest,
+    )
+
+
+def pairs(flat: list[Any]) -> list[tuple[bytes, bytes]]:
+    """Names and records, which come one after another."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+ANSWER_SECONDS = 15.0
+FIRST_PART = 5
+"""Where the parts begin among the arguments of a script."""
+
+
+@cache
+def source_of(script: str) -> tuple[str, str]:
+    """A script and the name that Redis knows it by."""
+    folder = resources.files(__package__ or "")
+    text = "\n".join((folder / f"_{part}.lua").read_text() for part in ("records", script))
+    return text, sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class RedisLine:
+    """One connection, opened when it is needed. Answers come in the order of the questions, so many may share it."""
+
+    def __init__(self, address: Address, prefix: str) -> None:
+        self._address, self._prefix = address, prefix
+        self.name = f"redis://{address.host}:{address.port}/{address.database}"
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+
+    async def run(self, script: str, now: int, arguments: dict[str, Any], parts: Sequence[bytes] = ()) -> Any:
+        """What a script answers; Redis is told of it where it does not know it, as after a restart.
+
+        Bytes go beside the arguments, as parts: what Redis unpacks must be text.
+        """
+        text, digest = source_of(script)
+        rest: Command = (0, self._prefix, now, msgpack.encode(arguments), UNSEEN, *parts)
+        try:
+            return (await self._asked([("EVALSHA", digest, *rest)]))[0]
+        except ReplyError as refusal:
+            if refusal.code != "NOSCRIPT":
+                raise self._error(refusal) from refusal
+        try:
+            return (await self._asked([("EVAL", text, *rest)]))[0]
+        except ReplyError as refusal:
+            raise self._error(refusal) from refusal
+
+    async def ask(self, *commands: Command) -> list[Any]:
+        """The answers to commands that are sent in one go."""
+        try:
+            return await self._asked(commands)
+        except ReplyError as refusal:
+            raise self._error(refusal) from refusal
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _asked(self, commands: Sequence[Command]) -> list[Any]:
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = await self._opened()
+                return await connection.pipeline(commands)
+        except OSError as fault:  # a timeout is one
+            if connection is not None:
+                connection.abort()  # an answer that comes late would be taken for that of the next question
+            raise FrontierDown(self.name, str(fault) or "it took too long") from fault
+
+    async def _opened(self) -> Connection:
+        async with self._opening:
+            if self._connection is None or not self._connection.is_open:
+                self._connection = await Connection.open(self._address)
+            return self._connection
+
+    def _error(self, refusal: ReplyError) -> FrontierDown:
+        lost = refusal.code == "LOST"
+        return FrontierLost(self.name, str(refusal).partition(" ")[2]) if lost else FrontierDown(self.name, refusal)
+
 
 PREFIX = "weft:frontier:"
 MOST_AT_ONCE = 500
@@ -83,26 +305,26 @@ class RedisFrontier:
         return _counts(counted, hosts)
 
     async def look(self, crawl: int, key: int) -> Known | None:
-        name = records.name_of(key)
+        name = name_of(key)
         [found] = await self._line.ask(("HGET", f"{self._prefix}u:{crawl}:{_shard(name)}", name))
-        return None if found is None else records.known(name, records.unpack(found))
+        return None if found is None else known(name, unpack(found))
 
     async def urls(
         self, crawl: int, state: str = "", host: str = "", after: int | None = None, limit: int = 100
     ) -> list[Known]:
-        first = b"" if after is None else records.name_of(after)
+        first = b"" if after is None else name_of(after)
         if state in (FAILED, SKIPPED):
-            return await self._missed(crawl, records.LETTERS[state], host, first, limit)
+            return await self._missed(crawl, LETTERS[state], host, first, limit)
         if state == LEASED:
             return await self._leased(crawl, host, first, limit)
-        wanted = {"crawl": str(crawl), "state": records.LETTERS.get(state, state), "host": host, "limit": limit}
+        wanted = {"crawl": str(crawl), "state": LETTERS.get(state, state), "host": host, "limit": limit}
         found: list[tuple[bytes, bytes]] = []
         at = _shard(first) if first else 0
         while at >= 0 and len(found) < limit:
             at, flat = await self._line.run("shards", self._clock(), wanted | {"first": at})
-            found += [pair for pair in records.pairs(flat) if pair[0] > first]
+            found += [pair for pair in pairs(flat) if pair[0] > first]
         found.sort()
-        return [records.known(name, records.unpack(record)) for name, record in found[:limit]]
+        return [known(name, unpack(record)) for name, record in found[:limit]]
 
     async def _missed(self, crawl: int, letter: str, host: str, after: bytes, limit: int) -> list[Known]:
         """Addresses that failed or were skipped: they have an index of their own."""
@@ -127,7 +349,7 @@ class RedisFrontier:
     async def _read(self, crawl: int, names: Sequence[bytes]) -> list[Known]:
         read = [("HGET", f"{self._prefix}u:{crawl}:{_shard(name)}", name) for name in names]
         found = zip(names, await self._line.ask(*read), strict=True)
-        return [records.known(name, records.unpack(record)) for name, record in found if record is not None]
+        return [known(name, unpack(record)) for name, record in found if record is not None]
 
     async def hosts(self, crawl: int, after: str = "", limit: int = 100) -> list[KnownHost]:
         names = await self._host_names(crawl, after, limit)
@@ -140,9 +362,9 @@ class RedisFrontier:
 
     async def requeue(self, crawl: int, state: str) -> int:
         check_requeued(state)
-        asked = {"crawl": str(crawl), "state": records.LETTERS[state], "limit": MOST_AT_ONCE}
+        asked = {"crawl": str(crawl), "state": LETTERS[state], "limit": MOST_AT_ONCE}
         count = 0
-        while more := await self._line.run("requeue", self._clock(), asked):
+        while more := await self._line.run("requeue", self._clock(), asked, [AGAIN]):
             count += more
         return count
 
@@ -216,7 +438,7 @@ def _report_parts(report: HostReport) -> Iterator[HostReport]:
     while len(outcomes) > MOST_AT_ONCE:
         yield HostReport(report.host, report.fence, outcomes[:MOST_AT_ONCE], report.next_at)
         outcomes = outcomes[MOST_AT_ONCE:]
-    rest = (report.next_at, report.state, report.release, report.want)
+    rest = (report.next_at, report.state, report.release, report.want, report.own_next_at)
     yield HostReport(report.host, report.fence, outcomes, *rest)
 
 
@@ -224,7 +446,7 @@ def _by_host(found: Iterable[Found], parts: list[bytes]) -> list[tuple[str, list
     hosts: dict[str, list[Any]] = {}
     for each in found:
         at = FIRST_PART + len(parts)
-        parts += (records.name_of(each.key), records.pack_address(each), each.data.encode())
+        parts += (name_of(each.key), pack_address(each), each.data.encode())
         hosts.setdefault(each.host, []).append((at, each.priority, each.not_before))
     return list(hosts.items())
 
@@ -232,17 +454,17 @@ def _by_host(found: Iterable[Found], parts: list[bytes]) -> list[tuple[str, list
 def _report(report: HostReport, parts: list[bytes]) -> tuple[Any, ...]:
     outcomes = [_outcome(each, parts) for each in report.outcomes]
     want = min(report.want, MOST_GIVEN)
-    return (report.host, report.fence, outcomes, report.next_at, report.state, report.release, want)
+    return (report.host, report.fence, outcomes, report.next_at, report.state, report.release, want, report.own_next_at)
 
 
 def _outcome(outcome: Outcome, parts: list[bytes]) -> tuple[Any, ...]:
     at = FIRST_PART + len(parts)
-    parts += (records.name_of(outcome.key), records.pack_verdict(outcome), records.pack_visit(outcome))
-    return (at, records.LETTERS[outcome.state], outcome.next_at, outcome.size)
+    parts += (name_of(outcome.key), pack_verdict(outcome), pack_visit(outcome))
+    return (at, LETTERS[outcome.state], outcome.next_at, outcome.size)
 
 
 def _given(flat: list[Any]) -> list[Given]:
-    return [records.given(name, records.unpack(record)) for name, record in records.pairs(flat)]
+    return [given(name, unpack(record)) for name, record in pairs(flat)]
 
 
 def _kept(answer: Any) -> Kept:

@@ -1,17 +1,135 @@
-"""Limits of one process, in its memory."""
+"""Token buckets by arithmetic: a limit, what is left of it, and when the next place in line is.
+
+``script.py`` has the same in Lua, step by step, so that both give the same answers to the last bit; a test compares
+them. In any span of time at most ``rate × span + burst`` is used under a key, as long as each place is used at its own
+moment and not later.
+"""
 
 from __future__ import annotations
 
+import math
 import time
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
-from weft.adapters.limiters import bucket as arithmetic
-from weft.adapters.limiters.bucket import MICRO, Bucket, Slot
-from weft.crawl_ports import Grant, Rate
+from weft.adapters.limiters.redis_script import SETTLE_SECONDS
+from weft.ports import Grant, Rate
+
+MICRO = 1e6
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What is left under one key. Moments are microseconds."""
+
+    rate: float
+    """Tokens a second."""
+    burst: float
+    tokens: float
+    """As of ``at``. Below 0: so many of those to come are given away already."""
+    at: int
+    """May be ahead of now: nothing is granted before."""
+    later: list[tuple[int, float]] = field(default_factory=list)
+    """Places whose tokens are there before their moment, because another key makes them wait: when, and how much.
+
+    A token that waits fills its part of the bucket until it is used."""
+    turn: int = 0
+    """Grows with each place."""
+
+
+def refill(bucket: Bucket, now: int, rate: float) -> None:
+    """Bring a bucket to ``now``, at ``rate``."""
+    room = bucket.burst
+    for _, cost in bucket.later:
+        room -= cost
+    while bucket.later and bucket.later[0][0] <= now:
+        until, cost = bucket.later.pop(0)
+        _advance(bucket, until, rate, room)
+        room += cost
+    _advance(bucket, now, rate, room)
+
+
+def _advance(bucket: Bucket, to: int, rate: float, room: float) -> None:
+    if to > bucket.at:
+        bucket.tokens = min(room, bucket.tokens + (to - bucket.at) * rate / MICRO)
+        bucket.at = to
+
+
+class Slot(NamedTuple):
+    """Where a place under one key would be, and how the bucket is then."""
+
+    wait: int
+    """Microseconds from now."""
+    tokens: float
+    at: int
+    passed: int
+    """How many of those who come later have come by then."""
+
+
+def next_slot(bucket: Bucket, now: int, cost: float, rate: float) -> Slot:
+    """When ``cost`` tokens are there, of a bucket that was brought to ``now``."""
+    tokens, at, room = bucket.tokens, bucket.at, bucket.burst
+    for _, other in bucket.later:
+        room -= other
+    for passed, (until, other) in enumerate(bucket.later):
+        if cost <= room and (there := at + _lack(cost, tokens, rate)) <= until:
+            return Slot(there - now, tokens, at, passed)
+        if until > at:
+            tokens, at = min(room, tokens + (until - at) * rate / MICRO), until
+        room += other
+    return Slot(at + _lack(cost, tokens, rate) - now, tokens, at, len(bucket.later))
+
+
+def _lack(cost: float, tokens: float, rate: float) -> int:
+    return math.ceil((cost - tokens) * MICRO / rate) if cost > tokens else 0
+
+
+def has_room(bucket: Bucket, cost: float) -> bool:
+    """Whether another place may have its tokens before its moment."""
+    room = bucket.burst
+    for _, other in bucket.later:
+        room -= other
+    return cost <= room
+
+
+def take(bucket: Bucket, cost: float, slot: Slot, at: int, now: int) -> None:
+    """Take a place at the moment ``at``, where ``slot`` is that of this bucket alone.
+
+    What did not fit into the bucket before that moment is lost, so the bucket is put there: else the place would be
+    paid with it.
+    """
+    bucket.tokens, bucket.at = slot.tokens - cost, slot.at
+    del bucket.later[: slot.passed]
+    bucket.turn += 1
+    if now + slot.wait < at:
+        insort(bucket.later, (at, cost))
+
+
+def give_back(bucket: Bucket, cost: float, now: int, rate: float) -> None:
+    """The last place is not used. Only the last can be given back: others may stand behind an earlier one."""
+    refill(bucket, now, rate)
+    room = bucket.burst
+    for _, other in bucket.later:
+        room -= other
+    bucket.tokens = min(room, bucket.tokens + cost)
+    bucket.turn += 1
+
+
+def penalise(bucket: Bucket, until: int, now: int, rate: float) -> None:
+    """Grant nothing before ``until``, and no burst after it."""
+    refill(bucket, now, rate)
+    if until > bucket.at:
+        refill(bucket, until, rate)
+        bucket.tokens = min(1.0, bucket.tokens)
+    bucket.turn += 1
+
 
 DEFAULT = Rate(1.0)
 EPOCH = "memory"
+SETTLING = "memory:settling"
 LONG_AGO = 10**15
 MOST_KEPT = 50_000
 """Buckets; when there are more, those that are full again are dropped; so are limits that nobody says any more."""
@@ -32,7 +150,11 @@ def rate_of(rates: Mapping[str, Rate], key: str) -> Rate:
 
 
 class MemoryLimiter:
-    """Buckets start full, or empty at ``began`` where that is given."""
+    """Buckets start full, or empty at ``began`` where that is given.
+
+    ``memory:settling`` is for a process that others ask: those whom its predecessor has granted a place may still
+    use it, so for two seconds nothing is granted, and no burst after it.
+    """
 
     degraded = False
 
@@ -45,7 +167,9 @@ class MemoryLimiter:
         began: int | None = None,
     ) -> None:
         self._clock = clock
-        self._began = clock() - LONG_AGO if began is None else began
+        if began is None:
+            began = clock() + round(SETTLE_SECONDS * MICRO) if url == SETTLING else clock() - LONG_AGO
+        self._began = began
         self._rates = dict(rates or {})
         self._said_at: dict[str, int] = {}
         """Of single keys, in the order in which they were last said."""
@@ -61,14 +185,18 @@ class MemoryLimiter:
                 self._said_at[key] = now
         self._forget(now)
 
-    async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
+    async def reserve(
+        self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0, lead: float = 0.0
+    ) -> Grant:
         now, buckets = self._clock(), [self._bucket(key) for key in dict.fromkeys(keys)]
-        slots = [arithmetic.next_slot(each, now, cost, each.rate) for each in buckets]
+        for each in buckets:
+            refill(each, now + round(lead * MICRO), each.rate)
+        slots = [next_slot(each, now, cost, each.rate) for each in buckets]
         most = max((each.wait for each in slots), default=0)
         again = most if most > longest_wait * MICRO else _blocked(buckets, slots, most, cost, now)
         if again is None:
             for each, slot in zip(buckets, slots, strict=True):
-                arithmetic.take(each, cost, slot, now + most, now)
+                take(each, cost, slot, now + most, now)
         turns = tuple(each.turn for each in buckets)
         return Grant(again is None, (most if again is None else again) / MICRO, turns=turns, epoch=EPOCH)
 
@@ -79,11 +207,11 @@ class MemoryLimiter:
         for key, turn in zip(dict.fromkeys(keys), grant.turns, strict=True):
             bucket = self._bucket(key)
             if bucket.turn == turn:
-                arithmetic.give_back(bucket, cost, self._clock(), bucket.rate)
+                give_back(bucket, cost, self._clock(), bucket.rate)
 
     async def penalise(self, key: str, seconds: float) -> None:
         now, bucket = self._clock(), self._bucket(key)
-        arithmetic.penalise(bucket, now + round(seconds * MICRO), now, bucket.rate)
+        penalise(bucket, now + round(seconds * MICRO), now, bucket.rate)
 
     async def hold(self, key: str, holder: str, seconds: float) -> Grant:
         now, most = self._clock(), rate_of(self._rates, key).at_once
@@ -112,7 +240,7 @@ class MemoryLimiter:
             self._make_room(now)
             found = self._buckets[key] = Bucket(rate.per_second, rate.burst, 0.0, self._began)
         found.rate, found.burst = rate.per_second, rate.burst
-        arithmetic.refill(found, now, found.rate)
+        refill(found, now, found.rate)
         return found
 
     def _forget(self, now: int) -> None:
@@ -135,7 +263,7 @@ class MemoryLimiter:
 
 def _is_full(bucket: Bucket, now: int) -> bool:
     """Whether a new one would be the same; one that a penalty keeps shut would not."""
-    arithmetic.refill(bucket, now, bucket.rate)
+    refill(bucket, now, bucket.rate)
     return bucket.at <= now and bucket.tokens >= bucket.burst and not bucket.later
 
 
@@ -143,6 +271,6 @@ def _blocked(buckets: Sequence[Bucket], slots: Sequence[Slot], most: int, cost: 
     """How long a bucket has no room for a token that has to wait for another key; None: all have."""
     again: int | None = None
     for bucket, slot in zip(buckets, slots, strict=True):
-        if again is None and slot.wait < most and bucket.later and not arithmetic.has_room(bucket, cost):
+        if again is None and slot.wait < most and bucket.later and not has_room(bucket, cost):
             again = bucket.later[0][0] - now
     return again

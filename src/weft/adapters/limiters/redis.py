@@ -18,11 +18,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from weft.adapters.brokers.resp import Address, Command, Connection, ReplyError
-from weft.adapters.limiters.bucket import MICRO
-from weft.adapters.limiters.memory import FORGOTTEN_AFTER, MOST_KEPT, Clock, MemoryLimiter, monotonic, rate_of
-from weft.adapters.limiters.script import SCRIPT, SETTLE_SECONDS
-from weft.crawl_ports import Grant, Rate
+from weft.adapters.limiters.memory import FORGOTTEN_AFTER, MICRO, MOST_KEPT, Clock, MemoryLimiter, monotonic, rate_of
+from weft.adapters.limiters.redis_script import SCRIPT, SETTLE_SECONDS
 from weft.errors import LimiterDown, Misconfigured
+from weft.ports import Grant, Rate
 
 log = logging.getLogger(__name__)
 
@@ -74,15 +73,18 @@ class RedisLimiter:
             self._told = _newest(self._told, single)
         self._remember(rates)
 
-    async def reserve(self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0) -> Grant:
+    async def reserve(
+        self, keys: Sequence[str], cost: float = 1.0, longest_wait: float = 60.0, lead: float = 0.0
+    ) -> Grant:
         names = tuple(dict.fromkeys(keys))
         if (rest := self._rest_after_return(names)) > 0:
             return Grant(False, rest, epoch=self._epoch)
         places = [f"{PREFIX}bucket:{name}" for name in names]
         try:
-            reply = await self._step("reserve", places, repr(cost), str(round(longest_wait * MICRO)), *names)
+            spans = (str(round(span * MICRO)) for span in (longest_wait, lead))
+            reply = await self._step("reserve", places, repr(cost), *spans, *names)
         except LimiterDown:
-            return await self._share(names, cost, longest_wait)
+            return await self._share(names, cost, longest_wait, lead)
         self._remember({name: _rate(words) for name, words in zip(names, reply[5], strict=True)})
         return Grant(bool(reply[0]), reply[1] / MICRO, turns=tuple(reply[4]), epoch=self._epoch)
 
@@ -136,14 +138,14 @@ class RedisLimiter:
         if self._line is not None:
             await self._line.close()
 
-    async def _share(self, names: Sequence[str], cost: float, longest_wait: float) -> Grant:
+    async def _share(self, names: Sequence[str], cost: float, longest_wait: float, lead: float) -> Grant:
         """A place in a line of our own: this worker's part of the limit, while it may be taken."""
         if not self._shares or not self._known or self._silence() >= SHARE_SECONDS:
             return Grant(False, BEAT_SECONDS, degraded=True, epoch=LOCAL)
         if self._local is None:
             self._local = MemoryLimiter(began=self._contact + round(SILENT_SECONDS * MICRO))
         await self._local.set({name: _part(rate_of(self._rates, name), self._known) for name in names})
-        grant = await self._local.reserve(names, cost, longest_wait)
+        grant = await self._local.reserve(names, cost, longest_wait, lead)
         return Grant(grant.granted, grant.wait_seconds, degraded=True, turns=grant.turns, epoch=LOCAL)
 
     async def _tell(self, rates: Mapping[str, Rate]) -> None:

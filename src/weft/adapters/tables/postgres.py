@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 import psycopg
@@ -13,15 +13,23 @@ from psycopg import errors, sql
 from weft.errors import DestinationDown, Invalid
 
 SHAPE = "it must be postgresql://user:{{secret:NAME}}@host/database/table"
-IDS = {
+TYPES = {
+    "weft_dataset": "text",
+    "weft_key": "text",
+    "weft_thing": "bigint",
+    "weft_revision": "integer",
     "weft_run": "bigint",
     "weft_attempt": "integer",
     "weft_seq": "bigint",
-    "weft_thing": "bigint",
     "at": "timestamptz",
     "data": "jsonb",
 }
-KEY = ("weft_run", "weft_attempt", "weft_seq")
+KEYS = {"records": ("weft_dataset", "weft_key"), "items": ("weft_run", "weft_attempt", "weft_seq")}
+"""What tells a row from all others, by what the table has rows of."""
+
+AGE = ("weft_thing", "weft_revision", "weft_run", "weft_attempt", "weft_seq")
+"""Of two states of a record, the newer one is larger in these."""
+
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 60
 
 
@@ -30,6 +38,9 @@ class PostgresTable:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
+        query = parse_qsl(parts.query)
+        self._key = KEYS[dict(query).get("rows", "records")]
+        parts = parts._replace(query=urlencode([each for each in query if each[0] != "rows"]))
         database, slash, name = parts.path.removeprefix("/").partition("/")
         if not database or not slash or not name or "/" in name:
             raise Invalid("the table URL", f"postgresql://…{parts.path}", SHAPE)
@@ -46,6 +57,11 @@ class PostgresTable:
                     await line.rollback()
                     await self._make(line, columns)
                     await self._write(line, rows, columns)
+        except errors.InvalidColumnReference as problem:
+            key = ", ".join(self._key)
+            raise DestinationDown(
+                self._name, f"it has no primary key ({key}); name a table that is not there yet"
+            ) from problem
         except (psycopg.Error, OSError, UnicodeError) as problem:
             raise DestinationDown(self._name, problem) from problem
 
@@ -59,37 +75,39 @@ class PostgresTable:
         )
 
     async def _make(self, line: psycopg.AsyncConnection[Any], columns: Mapping[str, bool]) -> None:
-        typed = IDS | {name: "numeric" if number else "text" for name, number in columns.items()}
+        typed = TYPES | {name: "numeric" if number else "text" for name, number in columns.items()}
         declared = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in typed.items()]
         create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))")
-        await line.execute(create.format(self._table, sql.SQL(", ").join(declared), _listed(KEY)))
+        await line.execute(create.format(self._table, sql.SQL(", ").join(declared), _listed(self._key)))
         for column in declared:
             await line.execute(sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(self._table, column))
 
     async def _write(
         self, line: psycopg.AsyncConnection[Any], rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]
     ) -> None:
-        names = [*IDS, *columns]
-        replaced = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names if name not in KEY]
-        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT ({}) DO UPDATE SET {}").format(
-            self._table,
-            _listed(names),
-            sql.SQL(", ").join(sql.Placeholder() for _ in names),
-            _listed(KEY),
-            sql.SQL(", ").join(replaced),
+        names = [*TYPES, *columns]
+        replaced = [
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names if name not in self._key
+        ]
+        insert = sql.SQL("INSERT INTO {} AS known ({}) VALUES ({})").format(
+            self._table, _listed(names), sql.SQL(", ").join(sql.Placeholder() for _ in names)
         )
+        replace = sql.SQL("ON CONFLICT ({}) DO UPDATE SET {} WHERE ({}) <= ({})").format(
+            _listed(self._key), sql.SQL(", ").join(replaced), _listed(AGE, "known"), _listed(AGE, "excluded")
+        )
+        statement = sql.SQL(" ").join((insert, replace))
         async with line.cursor() as cursor:
             await cursor.executemany(statement, [_values(row, columns) for row in rows])
 
 
-def _listed(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.Identifier(name) for name in names)
+def _listed(names: Sequence[str], *of: str) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(*of, name) for name in names)
 
 
 def _values(row: Mapping[str, Any], columns: Mapping[str, bool]) -> list[Any]:
     data = row["data"]
-    ids = [row["run"], row["attempt"], row["seq"], row["thing"], row["at"], _text(data)]
-    return ids + [_cell(data.get(name), number=number) for name, number in columns.items()]
+    ids = [row[name.removeprefix("weft_")] for name in TYPES if name != "data"]
+    return [*ids, _text(data)] + [_cell(data.get(name), number=number) for name, number in columns.items()]
 
 
 def _cell(value: Any, *, number: bool) -> Any:

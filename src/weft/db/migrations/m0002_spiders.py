@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateColumn
 
-from weft.db.dress import dress
+from weft.db.dialect_options import add_dialect_options
 from weft.db.schema.columns import Digest, Id, Json, Moment, Name
 
 metadata = MetaData()
@@ -171,7 +171,7 @@ ADDED = {
 
 
 def upgrade(connection: Connection) -> None:
-    dress(metadata, connection.dialect.name)
+    add_dialect_options(metadata, connection.dialect.name)
     metadata.create_all(connection)
     for table, columns in ADDED.items():
         for column in columns:

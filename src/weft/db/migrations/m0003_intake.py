@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
 
-from weft.db.dress import dress
+from weft.db.dialect_options import add_dialect_options
 from weft.db.schema.columns import Blob, Id, Moment, Name
 
 metadata = MetaData()
@@ -60,5 +60,5 @@ replies = _table(
 
 
 def upgrade(connection: Connection) -> None:
-    dress(metadata, connection.dialect.name)
+    add_dialect_options(metadata, connection.dialect.name)
     metadata.create_all(connection)

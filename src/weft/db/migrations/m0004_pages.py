@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
 )
 
-from weft.db.dress import dress
+from weft.db.dialect_options import add_dialect_options
 from weft.db.schema.columns import Id, Moment, Name
 
 metadata = MetaData()
@@ -71,5 +71,5 @@ views = _table(
 
 
 def upgrade(connection: Connection) -> None:
-    dress(metadata, connection.dialect.name)
+    add_dialect_options(metadata, connection.dialect.name)
     metadata.create_all(connection)

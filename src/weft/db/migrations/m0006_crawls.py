@@ -19,7 +19,7 @@ from sqlalchemy import (
     Text,
 )
 
-from weft.db.dress import dress
+from weft.db.dialect_options import add_dialect_options
 from weft.db.schema.columns import Id, Json, Moment, Name, sparse
 
 metadata = MetaData()
@@ -143,5 +143,5 @@ sparse("urls_missed", urls.c.missed, urls.c.state, urls.c.key)
 
 
 def upgrade(connection: Connection) -> None:
-    dress(metadata, connection.dialect.name)
+    add_dialect_options(metadata, connection.dialect.name)
     metadata.create_all(connection)

@@ -16,7 +16,7 @@ from sqlalchemy import (
     Table,
 )
 
-from weft.db.dress import dress
+from weft.db.dialect_options import add_dialect_options
 from weft.db.schema.columns import Id, Json, Moment, Name
 
 metadata = MetaData()
@@ -81,5 +81,5 @@ proxy_spending = _table(
 
 
 def upgrade(connection: Connection) -> None:
-    dress(metadata, connection.dialect.name)
+    add_dialect_options(metadata, connection.dialect.name)
     metadata.create_all(connection)

@@ -17,9 +17,19 @@ from weft.db.schema.access_tables import (
     views,
 )
 from weft.db.schema.columns import metadata
-from weft.db.schema.crawl_tables import crawl_hosts, crawl_limits, crawl_skips, crawls, hosts, urls
+from weft.db.schema.crawl_tables import (
+    crawl_hosts,
+    crawl_limits,
+    crawl_skips,
+    crawls,
+    hosts,
+    proxy_exits,
+    proxy_plans,
+    proxy_sites,
+    proxy_spending,
+    urls,
+)
 from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
-from weft.db.schema.ground_tables import event_ids, leaders, run_ids, schema_version, sequences, thing_ids
 from weft.db.schema.intake_tables import letters, replies, scrapyd_jobs
 from weft.db.schema.item_tables import (
     datasets,
@@ -31,12 +41,20 @@ from weft.db.schema.item_tables import (
     samples,
     things,
 )
-from weft.db.schema.project_tables import projects, versions
-from weft.db.schema.proxy_tables import proxy_exits, proxy_plans, proxy_sites, proxy_spending
+from weft.db.schema.project_tables import arrivals, dependencies, projects, schedules, tasks, ticks, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
-from weft.db.schema.task_tables import arrivals, dependencies, schedules, tasks, ticks
+from weft.db.schema.system_tables import (
+    count_entries,
+    counts,
+    event_ids,
+    leaders,
+    run_ids,
+    schema_version,
+    sequences,
+    thing_ids,
+)
 
-VERSION = 7
+VERSION = 13
 """The number of the newest migration."""
 
 __all__ = [
@@ -45,6 +63,8 @@ __all__ = [
     "arrivals",
     "attempts",
     "audit",
+    "count_entries",
+    "counts",
     "crawl_hosts",
     "crawl_limits",
     "crawl_skips",

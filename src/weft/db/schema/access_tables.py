@@ -13,7 +13,7 @@ users = table(
     Column("password", String(200), nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
-    sqlite_autoincrement=True,  # nor that of a user or a key: grants stand for it
+    reuses_ids=False,  # nor that of a user or a key: grants stand for it
 )
 
 api_keys = table(
@@ -30,7 +30,7 @@ api_keys = table(
     Column("revoked_at", Moment),
     Column("labels", Json),  # those that its worker may claim; NULL for any
     Column("public_key", String(44)),  # of a service that signs its own tokens instead of sending a secret
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 grants = table(
@@ -104,7 +104,7 @@ shares = table(
     Column("used_at", Moment),
     Index("shares_by_digest", "digest", unique=True),
     Index("shares_by_project", "project"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 views = table(
@@ -116,5 +116,5 @@ views = table(
     Column("created_by", Name, nullable=False),
     Column("created_at", Moment, nullable=False),
     Index("views_by_name", "page", "name", unique=True),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )

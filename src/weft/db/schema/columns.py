@@ -16,9 +16,15 @@ Name = String(100)
 Digest = String(64)
 
 
-def table(name: str, *parts: Any, **options: Any) -> Table:
-    """A table whose text compares byte by byte on every database (``db/dress.py``)."""
-    return Table(name, metadata, *parts, **options)
+def table(name: str, *parts: Any, reuses_ids: bool = True, **options: Any) -> Table:
+    """A table whose text compares byte by byte on every database (``db/dialect_options.py``).
+
+    Where it ``reuses_ids``, SQLite may give an id again after the row with the highest one was deleted.
+    """
+    made = Table(name, metadata, *parts, **options)
+    if not reuses_ids:  # the option of SQLite itself would load its dialect, also where another database is used
+        made.info["reuses_ids"] = False
+    return made
 
 
 def sparse(name: str, first: Column[Any], *rest: Any) -> Index:

@@ -1,4 +1,4 @@
-"""Crawls of whole sites: what is to be fetched, from whom, and what was left out."""
+"""Crawls, their frontier, and the proxies that they use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ crawls = table(
     Column("created_by", String(120), nullable=False),
     Column("ended_at", Moment),
     Column("hungry_at", Moment, nullable=False),  # when a share of it last had nothing to do, though others had
+    Column("frontier", String(300)),  # where its URLs are, without a password; NULL: begun before that was kept
     Index("crawls_by_project", "project", "id"),
     Index("crawls_by_run", "run_id", unique=True),
     Index("crawls_by_state", "state", "id"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 crawl_skips = table(
@@ -52,7 +53,7 @@ hosts = table(
     Column("next_at", Moment, nullable=False),
     Column("state", Json, nullable=False),
     Index("hosts_by_name", "name", unique=True),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
     info={"full_percent": 50},
 )
 
@@ -116,3 +117,56 @@ urls = table(
 )
 sparse("urls_in_line", urls.c.line, urls.c.crawl_id, urls.c.rank)
 sparse("urls_missed", urls.c.missed, urls.c.state, urls.c.key)
+
+
+proxy_plans = table(
+    "proxy_plans",
+    Column("id", Id, primary_key=True),
+    Column("project", Name, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("plan", Json, nullable=False),
+    Column("revision", Integer, nullable=False),  # grows with each change
+    Column("told", String(40), nullable=False),  # the last event about its budget: which, and of which day or month
+    Column("updated_at", Moment, nullable=False),
+    Column("updated_by", String(120), nullable=False),
+    Index("proxy_plans_by_name", "project", "name", unique=True),
+    reuses_ids=False,
+)
+
+proxy_sites = table(
+    "proxy_sites",  # those that are not asked directly, or were blocked lately
+    Column("plan_id", Id),
+    Column("site", String(300)),
+    Column("rung", Integer, nullable=False),
+    Column("state", Json, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    PrimaryKeyConstraint("plan_id", "site"),
+)
+
+proxy_exits = table(
+    "proxy_exits",
+    Column("plan_id", Id),
+    Column("exit", Name),
+    Column("state", Json, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    PrimaryKeyConstraint("plan_id", "exit"),
+)
+
+proxy_spending = table(
+    "proxy_spending",  # what went through a proxy, and what was blocked, a day
+    Column("plan_id", Id),
+    Column("day", Integer, autoincrement=False),  # since 1970, in UTC
+    Column("site", String(300)),
+    Column("exit", Name),  # empty: direct
+    Column("requests", BigInteger, nullable=False),
+    Column("sent", BigInteger, nullable=False),  # bytes
+    Column("received", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),  # millionths of the unit of the plan's prices
+    Column("ok", BigInteger, nullable=False),
+    Column("soft_block", BigInteger, nullable=False),
+    Column("hard_block", BigInteger, nullable=False),
+    Column("proxy_error", BigInteger, nullable=False),
+    Column("origin_error", BigInteger, nullable=False),
+    Column("empty", BigInteger, nullable=False),
+    PrimaryKeyConstraint("plan_id", "day", "site", "exit"),
+)

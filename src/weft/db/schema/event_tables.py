@@ -37,11 +37,11 @@ webhooks = table(
     Column("active", Boolean, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("created_by", Name, nullable=False),
-    Column("failures", Integer),  # this and the next three: its circuit breaker (webhooks/circuit.py); NULL: closed
+    Column("failures", Integer),  # this and the next three: its circuit breaker (webhooks/model.py); NULL: closed
     Column("pause_seconds", Double),
     Column("open_until", Moment),
     Column("probe_until", Moment),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 deliveries = table(
@@ -58,8 +58,8 @@ deliveries = table(
     Column("finished_at", Moment),
     Index("deliveries_by_webhook", "webhook_id", "id"),
     Index("deliveries_due", "webhook_id", "next_at"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
-# How far a reader that takes every event has read, and which ids below that were not there yet (position.py).
+# How far a reader that takes every event has read, and which ids below that were not there yet (cursor.py).
 cursors = table("cursors", Column("reader", String(40), primary_key=True), Column("position", Text, nullable=False))

@@ -34,7 +34,7 @@ letters = table(
     Index("letters_by_state", "state", "id"),
     Index("letters_by_project", "project", "state", "id"),
     Index("letters_by_message", "source", "message_id"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 replies = table(

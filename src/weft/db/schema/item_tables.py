@@ -18,6 +18,8 @@ run_stats = table(
     Column("refused", BigInteger, nullable=False),  # lines that are no item
     Column("invalid", BigInteger, nullable=False),  # items that are not as the dataset's schema says
     Column("stats", Json, nullable=False),  # Scrapy's own, by its names
+    Column("counted", Json),  # what of them went into the counters (counters/store.py); NULL: nothing
+    Column("missing", Json),  # how many items lack each field that a success condition names; NULL: none names one
     Column("profile", Json),  # of a run that succeeded: the figures that later ones are compared with
     Column("drift", Json),  # what differs from the runs before it
     Column("uncompared", Id),  # the run, until it was compared
@@ -49,7 +51,7 @@ datasets = table(
     Column("schema", Json),  # a JSON Schema that items are checked with
     Column("created_at", Moment, nullable=False),
     UniqueConstraint("project", "name"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 things = table(
@@ -107,7 +109,7 @@ destinations = table(
     Column("created_at", Moment, nullable=False),
     Column("created_by", String(120), nullable=False),
     Index("destinations_by_dataset", "dataset_id"),
-    sqlite_autoincrement=True,
+    reuses_ids=False,
 )
 
 destination_marks = table(

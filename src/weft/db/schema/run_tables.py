@@ -2,8 +2,8 @@
 
 A column that is NULL most of the time keeps its index small: of a run, ``ready_lane``, ``lease_worker`` and
 ``not_before`` are set only while it is ready, running or waiting, ``live_task`` (its task) until it has ended,
-``trouble`` (its outcome) only if that was not success. So finding work, or what went wrong, costs the same however many
-runs have ended well.
+``trouble`` only where something stands out: its outcome if that was not success, ``marked`` if it succeeded with marks,
+``paused`` while it is. So finding work, or what went wrong, costs the same however many runs have ended well.
 """
 
 from __future__ import annotations
@@ -61,8 +61,17 @@ runs = table(
     Column("exit_code", Integer),
     Column("signal", Integer),
     Column("result", Json),
+    Column("items", BigInteger),  # with those that follow: what its last attempt has counted; NULL: nobody knows
+    Column("pages", BigInteger),
+    Column("requests", BigInteger),
+    Column("errors", BigInteger),
+    Column("warnings", BigInteger),
+    Column("finish_reason", String(200)),  # of its spider, as Scrapy calls it
+    Column("marks", Json),  # of a run that succeeded: what does not look like success (runs/success.py)
+    Column("conditions", Json),  # what became of each success condition; NULL: it was under none
     Column("log_key", String(200)),
     Column("log_bytes", BigInteger),
+    Column("late_from", BigInteger),  # the byte from which on its log came after its attempt was lost; NULL: none did
     Column("live_task", Id),
     Column("trouble", String(12)),
     Index("runs_by_task", "project", "task", "id"),
@@ -88,6 +97,7 @@ attempts = table(
     Column("signal", Integer),
     Column("log_key", String(200)),
     Column("log_bytes", BigInteger),
+    Column("late_from", BigInteger),
     PrimaryKeyConstraint("run_id", "attempt"),
 )
 
@@ -138,5 +148,5 @@ workers = table(
     Column("key_id", Id),  # of a worker that came through a gateway: the key that speaks for it
     Column("request_id", String(40), unique=True),  # its join, made again after a lost answer, is the same join
     Index("workers_by_state", "state", "id"),
-    sqlite_autoincrement=True,  # nor that of a worker: it stands for its leases
+    reuses_ids=False,  # nor that of a worker: it stands for its leases
 )

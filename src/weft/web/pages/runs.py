@@ -6,13 +6,16 @@ import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
-from weft.runs.model import Outcome, RunState, Trigger
-from weft.web.inside import Refusal
-from weft.web.rendering import Live, Onward, Page
-from weft.web.visit import Visit
-from weft.web.words import N_
+from weft.operations import events, paging, runs, views
+from weft.operations.runs import RunDocument
+from weft.runs.model import RunOutcome, RunState, Trigger
+from weft.runs.success import RunMark
+from weft.web.pages.overview import progress_of
+from weft.web.rendering import LiveRefresh, Redirect, WebPage
+from weft.web.translations import N_
+from weft.web.visit import ApiError, Visit
 
 SHORT = (("project", N_("Project")), ("task", N_("Task")), ("tag", N_("Tag")), ("worker", N_("Worker")))
 """Filters that are always in sight, and what they are called."""
@@ -25,8 +28,9 @@ LONG = (
     ("correlation_id", N_("Flow")),
 )
 CHOICES = {
-    "outcome": (N_("Outcome"), [each.value for each in Outcome if each is not Outcome.RELEASED]),
+    "outcome": (N_("Outcome"), [each.value for each in RunOutcome if each is not RunOutcome.RELEASED]),
     "trigger": (N_("Trigger"), [each.value for each in Trigger]),
+    "mark": (N_("Mark"), [each.value for each in RunMark]),
 }
 TYPED = (*(name for name, _ in SHORT), *(name for name, _ in LONG), *CHOICES)
 FILTERS = ("state", *TYPED)
@@ -37,26 +41,26 @@ STATES = [state.value for state in RunState]
 ENDED = ("succeeded", "failed", "cancelled")
 SPAN = re.compile(r"(\d{1,6}) ?(min|m|h|d)")
 UNITS = {"m": 60, "min": 60, "h": 3600, "d": 86_400}
-TOLD = ("cancelled", "repeated", "saved", "deleted")
+TOLD_VALUES = ("cancelled", "repeated", "saved", "deleted")
 """What a page says after something was done, by the word in its address."""
 
 
-async def listing(visit: Visit) -> Page:
+async def listing(visit: Visit) -> WebPage:
     """The runs that are asked for; a filter that cannot be is told beside its field."""
     return await _listing(visit, {})
 
 
-async def act(visit: Visit) -> Page | Onward:
+async def act(visit: Visit) -> WebPage | Redirect:
     """Cancel or repeat the runs that were chosen, or save the filter under a name; then show the list again."""
     kept = {name: value for name, value in parse_qsl(visit.form.get("query", "")) if name in (*FILTERS, "after")}
     try:
         told = await _acts(visit, visit.form.get("act", ""), kept)
-    except Refusal as refusal:
+    except ApiError as refusal:
         if refusal.problem.status not in (403, 404, 409, 422):
             raise
         field = "name" if visit.form.get("act") == "save" else "selected"
         return await _listing(visit, {field: refusal.problem.detail}, kept, refusal.problem.status)
-    return Onward("/runs?" + urlencode({**kept, **told}))
+    return Redirect("/runs?" + urlencode({**kept, **told}))
 
 
 async def _acts(visit: Visit, verb: str, kept: dict[str, str]) -> dict[str, str]:
@@ -65,32 +69,37 @@ async def _acts(visit: Visit, verb: str, kept: dict[str, str]) -> dict[str, str]
     if verb == "save":
         query = urlencode({name: value for name, value in kept.items() if name != "after"})
         body = {"page": "runs", "name": visit.form.get("name", ""), "query": query}
-        await visit.ask("POST", "/v1/views", body=body)
+        await visit.call(views.save, body=body)
         return {"said": "saved"}
     if verb == "forget":
-        await visit.ask("DELETE", "/v1/views/" + quote(visit.form.get("view", ""), safe=""))
+        await visit.call(views.delete, view_id=visit.form.get("view", ""))
         return {"said": "deleted"}
     if not chosen or verb not in ("cancel", "again"):
         return {}
-    done = (await visit.ask("POST", f"/v1/runs/{verb}", body={"ids": chosen})).document["items"]
     if verb == "cancel":
-        count = sum(each["done"] for each in done)
-        return {"said": "cancelled", "count": str(count), "left": str(len(done) - count)}
-    count = sum(each["new_run_id"] is not None for each in done)
-    return {"said": "repeated", "count": str(count), "left": str(len(done) - count)}
+        cancelled = (await visit.call(runs.cancel_many, body={"ids": chosen})).items
+        return _counted("cancelled", [each.done for each in cancelled])
+    repeated = (await visit.call(runs.again_many, body={"ids": chosen})).items
+    return _counted("repeated", [each.new_run_id is not None for each in repeated])
 
 
-async def _listing(visit: Visit, errors: dict[str, str], kept: dict[str, str] | None = None, status: int = 200) -> Page:
+def _counted(said: str, done: list[bool]) -> dict[str, str]:
+    return {"said": said, "count": str(sum(done)), "left": str(len(done) - sum(done))}
+
+
+async def _listing(
+    visit: Visit, errors: dict[str, str], kept: dict[str, str] | None = None, status: int = 200
+) -> WebPage:
     given = visit.query if kept is None else kept
     asked = {name: given.get(name, "").strip() for name in (*FILTERS, "after")}
     query = {name: value for name, value in asked.items() if value}
     found, told = await asyncio.gather(_found(visit, query), _around(visit, asked["project"]))
-    runs, wrong = found
+    page, wrong = found
     errors, status = errors | wrong, 422 if wrong else status
-    progress = await _progress(visit, [run["id"] for run in runs["items"]])
+    progress = await progress_of(visit, page.items)
     kept = {name: value for name, value in query.items() if name != "after"}
     shown = {
-        "runs": runs["items"],
+        "runs": page.items,
         "progress": progress,
         "asked": asked,
         "errors": errors,
@@ -105,18 +114,19 @@ async def _listing(visit: Visit, errors: dict[str, str], kept: dict[str, str] | 
         "said": _said(visit),
         "typed_name": visit.form.get("name", ""),
         "may_act": any(role != "viewer" for role in visit.session["grants"].values()),
-        "older": "" if runs["next"] is None else "/runs?" + urlencode({**kept, "after": runs["next"]}),
+        "older": "" if page.next is None else "/runs?" + urlencode({**kept, "after": page.next}),
         "newest": "/runs?" + urlencode(kept) if asked["after"] else "",
         "seconds": _seconds,
     }
-    document = {**runs, "progress": list(progress.values()), "counts": told["counts"], "views": told["views"]}
-    live = None if asked["after"] or errors else Live(kinds=("run_", "items_", "worker_"), every_seconds=10)
-    return Page("runs/list.html", shown, document, status=status, live=live)
+    document = {"items": page.items, "next": page.next, "progress": list(progress.values())}
+    document |= {"counts": told["counts"], "views": told["views"]}
+    live = None if asked["after"] or errors else LiveRefresh(kinds=("run_", "items_", "worker_"), every_seconds=10)
+    return WebPage("runs/list.html", shown, document, status=status, live=live)
 
 
-async def _found(visit: Visit, query: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+async def _found(visit: Visit, query: dict[str, str]) -> tuple[paging.Page[RunDocument], dict[str, str]]:
     """A page of runs, and what is wrong with the filter, by field."""
-    nothing: dict[str, Any] = {"items": [], "next": None}
+    nothing: paging.Page[RunDocument] = paging.Page(items=[])
     moments: dict[str, str] = {}
     for name in TIMES:
         if name in query and (at := moment_of(query[name])) is None:
@@ -124,8 +134,8 @@ async def _found(visit: Visit, query: dict[str, str]) -> tuple[dict[str, Any], d
         elif name in query:
             moments[name] = str(at)
     try:
-        return (await visit.ask("GET", "/v1/runs", query=query | moments)).document, {}
-    except Refusal as refusal:
+        return await visit.call(runs.list_, query=query | moments), {}
+    except ApiError as refusal:
         if refusal.problem.status not in (403, 422):
             raise
         return nothing, {refusal.problem.field or "project": refusal.problem.detail}
@@ -149,23 +159,16 @@ def moment_of(text: str, now: datetime | None = None) -> str | None:
 async def _around(visit: Visit, project: str) -> dict[str, Any]:
     """What the page shows beside the runs: how many there are, and the saved views."""
     try:
-        activity, views = await asyncio.gather(
-            visit.ask("GET", "/v1/activity", query={"project": project} if project else {}),
-            visit.ask("GET", "/v1/views", query={"page": "runs"}),
+        told, saved = await asyncio.gather(
+            visit.call(events.show_activity, query=events.ActivityQuery(project=project or None)),
+            visit.call(views.list_, query={"page": "runs"}),
         )
-    except Refusal:  # of a project that one may not see; the list tells so
+    except ApiError:  # of a project that one may not see; the list tells so
         return {"counts": {}, "views": []}
-    told = activity.document
-    counts = {"queued": told["now"]["ready"] + told["now"]["waiting"], "running": told["now"]["running"]}
-    counts |= {state: sum(told["day"][state]) for state in ENDED}
-    return {"counts": counts, "views": views.document["items"]}
-
-
-async def _progress(visit: Visit, ids: list[int]) -> dict[int, Any]:
-    if not ids:
-        return {}
-    told = await visit.ask("GET", "/v1/progress", query={"ids": ",".join(map(str, ids))})
-    return {each["run_id"]: each for each in told.document["items"]}
+    now = told.now
+    counts = {"queued": now.ready + now.waiting, "paused": now.paused, "running": now.running}
+    counts |= {state: sum(getattr(told.day, state)) for state in ENDED}
+    return {"counts": counts, "views": saved.items}
 
 
 def _tabs(kept: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
@@ -179,17 +182,19 @@ def _tabs(kept: dict[str, str], counts: dict[str, int]) -> list[dict[str, Any]]:
     return [tab | {"current": tab["state"] == chosen} for tab in tabs]
 
 
-def _views(visit: Visit, views: list[dict[str, Any]], kept: dict[str, str]) -> list[dict[str, Any]]:
+def _views(visit: Visit, saved: list[views.SavedViewDocument], kept: dict[str, str]) -> list[dict[str, Any]]:
     """The saved views: which one is shown now, and which ones the reader may delete."""
     is_admin = visit.session["grants"].get("*") == "admin"
     here = sorted(kept.items())
     return [
-        view
-        | {
-            "current": bool(here) and sorted(parse_qsl(view["query"])) == here,
-            "mine": is_admin or view["created_by"] == visit.session["name"],
+        {
+            "id": view.id,
+            "name": view.name,
+            "query": view.query,
+            "current": bool(here) and sorted(parse_qsl(view.query)) == here,
+            "mine": is_admin or view.created_by == visit.session["name"],
         }
-        for view in views
+        for view in saved
     ]
 
 
@@ -197,15 +202,15 @@ def _said(visit: Visit) -> dict[str, Any]:
     word = visit.query.get("said", "")
     numbers = {name: visit.query.get(name, "0") for name in ("count", "left")}
     count, left = (int(each) if each.isascii() and each.isdigit() and len(each) < 5 else 0 for each in numbers.values())
-    return {"word": word if word in TOLD else "", "count": count, "left": left}
+    return {"word": word if word in TOLD_VALUES else "", "count": count, "left": left}
 
 
-def _seconds(run: dict[str, Any]) -> float | None:
+def _seconds(run: RunDocument) -> float | None:
     """How long a run took, or has taken so far."""
-    if run["started_at"] is None:
+    if run.started_at is None:
         return None
-    ended = datetime.now(UTC) if run["finished_at"] is None else datetime.fromisoformat(run["finished_at"])
-    return max(0.0, (ended - datetime.fromisoformat(run["started_at"])).total_seconds())
+    ended = datetime.now(UTC) if run.finished_at is None else datetime.fromisoformat(run.finished_at)
+    return max(0.0, (ended - datetime.fromisoformat(run.started_at)).total_seconds())
 
 
 PAGES = {"/runs": {"GET": listing, "POST": act}}

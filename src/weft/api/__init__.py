@@ -1,1 +1,0 @@
-"""What weft answers over HTTP."""

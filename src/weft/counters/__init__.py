@@ -1,0 +1,1 @@
+"""Counters that only grow: rows that are written in the transaction of what they count."""

@@ -1,0 +1,1 @@
+"""HTTP: the gateway, authentication, limits, the server and the OpenAPI document."""

@@ -1,0 +1,1 @@
+"""Proxies: plans, escalation of sites, health of exits, budgets, and the client that processes use."""

@@ -1,0 +1,1 @@
+"""What spiders did: their history, baseline, health, drift and timelines."""
