@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
-
-import pytest
 
 from weft.projects.projects import UploadFolders
 
@@ -47,11 +47,25 @@ def test_a_folder_that_is_in_use_stays_where_the_same_process_takes_another(tmp_
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize(("age", "stays"), [(10, True), (100_000, False)])
-def test_what_was_left_before_it_was_locked_is_removed_after_a_day(tmp_path: Path, age: int, stays: bool) -> None:
-    early = tmp_path / ".upload-x"
+def test_what_was_left_before_it_was_locked_is_removed_at_once(tmp_path: Path) -> None:
+    early = tmp_path / "upload-x"
     early.mkdir()
-    at = early.stat().st_mtime - age
-    os.utime(early, (at, at))
-    with UploadFolders(tmp_path).place("check"):
-        assert early.exists() is stays
+    with UploadFolders(tmp_path).place("check") as place:
+        assert names(tmp_path) == [place.name]
+
+
+def test_nobody_looks_for_abandoned_folders_while_another_makes_one(tmp_path: Path) -> None:
+    looking = threading.Thread(target=UploadFolders(tmp_path).take, args=["check"], daemon=True)
+    making = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(making, fcntl.LOCK_EX)
+    unlocked = tmp_path / "upload-x"
+    unlocked.mkdir()
+    looking.start()
+    looking.join(0.2)
+    assert unlocked.is_dir()
+    lock = os.open(unlocked, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.close(making)
+    looking.join()
+    assert unlocked.is_dir()
+    os.close(lock)

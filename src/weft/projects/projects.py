@@ -5,8 +5,9 @@ and the choice of the current version are one transaction at the end. The same n
 it is to be replaced. Runs that were queued keep the code that they were pinned to. An archive is kept as long as a
 version has it or a run may still execute it.
 
-Each folder of an upload is locked by its process from before anybody can see it, and the kernel takes the lock back
-from the dead. So the next who takes a folder knows which were left behind, also where several processes share them.
+Each folder of an upload is locked by its process from before another process can look for it, and the kernel takes the
+lock back from the dead. So the next who takes a folder knows which were left behind, also where several processes share
+them.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import fcntl
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,13 +75,6 @@ def page_of(tx: Transaction, project: str, after: str | None, limit: int) -> tup
     return [found[name] for name in left[:limit]], left[limit - 1] if len(left) > limit else None
 
 
-HIDDEN_PREFIX = "."
-"""Begins the name of a folder that is not locked yet."""
-
-ABANDONED_SECONDS = 86_400
-"""What nobody has locked for so long was left behind before it could be."""
-
-
 class UploadFolders:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,12 +92,15 @@ class UploadFolders:
     def take(self, purpose: str) -> Path:
         """A new folder, until it is given back or this process dies."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._sweep()
-        hidden = Path(tempfile.mkdtemp(prefix=f"{HIDDEN_PREFIX}{purpose}-", dir=self.folder))
-        lock = _locked(hidden)
-        place = hidden.rename(hidden.with_name(hidden.name.removeprefix(HIDDEN_PREFIX)))
+        with _one_at_a_time(self.folder):
+            abandoned = [(each, lock) for each in self.folder.iterdir() if (lock := _locked(each)) is not None]
+            place = Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=self.folder))
+            lock = _locked(place)
         if lock is not None:
             self._locks[place] = lock
+        for each, its_lock in abandoned:
+            remove(each)
+            os.close(its_lock)
         return place
 
     def give_back(self, place: Path) -> None:
@@ -112,14 +108,17 @@ class UploadFolders:
         if (lock := self._locks.pop(place, None)) is not None:
             os.close(lock)
 
-    def _sweep(self) -> None:
-        """Remove what the dead have left."""
-        for each in list(self.folder.iterdir()):
-            if each.name.startswith(HIDDEN_PREFIX) and not _is_abandoned(each):
-                continue
-            if (lock := _locked(each)) is not None:
-                remove(each)
-                os.close(lock)
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Nobody sees a folder below this one that is not locked yet: what has no lock was left behind by the dead."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # where nothing can be locked, nothing is taken for abandoned either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _locked(folder: Path) -> int | None:
@@ -134,13 +133,6 @@ def _locked(folder: Path) -> int | None:
         os.close(lock)
         return None
     return lock
-
-
-def _is_abandoned(folder: Path) -> bool:
-    try:
-        return folder.stat().st_mtime < time.time() - ABANDONED_SECONDS
-    except FileNotFoundError:
-        return False
 
 
 class CodeArchives:
