@@ -67,7 +67,8 @@ class Size:
 REDUCED = Size(faults=9, lease_seconds=2.0, heartbeat_seconds=0.4)
 DEFAULT_LEASE = Size(faults=1, lease_seconds=15.0, heartbeat_seconds=3.0, kinds=(FROZEN,))
 FULL = Size(faults=100, lease_seconds=15.0, heartbeat_seconds=3.0, kinds=(*FAULTS, FROZEN), killed_within_seconds=5.0)
-RED = Size(faults=1, lease_seconds=2.0, heartbeat_seconds=0.4, kinds=("family",))
+RED = Size(faults=1, lease_seconds=4.0, heartbeat_seconds=0.8, runs=8, kinds=("family",))
+"""Few runs, and a lease in which all of them start: without heartbeats they soon lose it."""
 
 
 def still_heart() -> None:
