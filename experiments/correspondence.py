@@ -32,7 +32,7 @@ _KEY = re.compile(r"order-[a-z]+-\d+")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message, and what it asks for: the key of a run or, of a bad one, of a letter."""
+    """A message, and what it asks for: the key of a run or, of a bad one, of a dead letter."""
 
     message: Message
     key: str
@@ -85,16 +85,16 @@ BADLY: Sequence[Callable[[str], bytes]] = (
 
 
 async def truth(app: App) -> tuple[Counter[str], Counter[str]]:
-    """How many runs and how many letters there are of each key."""
+    """How many runs and how many dead letters there are of each key."""
     return await app.db.read(_truth)
 
 
 def _truth(tx: Transaction) -> tuple[Counter[str], Counter[str]]:
     runs = tx.rows(select(schema.runs.c.spec).where(schema.runs.c.kind == "spider"))
-    letters = tx.rows(select(schema.letters.c.body))
+    dead_letters = tx.rows(select(schema.dead_letters.c.body))
     return (
         Counter(key_in(row.spec) for row in runs),
-        Counter(key_in(bytes(row.body).decode(errors="replace")) for row in letters),
+        Counter(key_in(bytes(row.body).decode(errors="replace")) for row in dead_letters),
     )
 
 
@@ -104,12 +104,12 @@ def key_in(text: str) -> str:
 
 
 async def settled(app: App, sent: Sequence[Sent], patience: float) -> bool:
-    """Wait until each message is a run or a letter; False where patience ended first."""
+    """Wait until each message is a run or a dead letter; False where patience ended first."""
     good, bad = {each.key for each in sent if each.good}, {each.key for each in sent if not each.good}
 
     async def all_there() -> bool:
-        runs, letters = await truth(app)
-        return good <= runs.keys() and bad <= letters.keys()
+        runs, dead_letters = await truth(app)
+        return good <= runs.keys() and bad <= dead_letters.keys()
 
     try:
         return bool(await eventually(all_there, patience))
@@ -119,15 +119,15 @@ async def settled(app: App, sent: Sequence[Sent], patience: float) -> bool:
 
 async def judge(app: App, sent: Sequence[Sent], **more: Any) -> Tally:
     """Count what became of every message; a server has confirmed each of them."""
-    runs, letters = await truth(app)
-    fates = Counter(fate(each, runs, letters) for each in sent)
-    strangers = (runs.keys() | letters.keys()) - {each.key for each in sent}
+    runs, dead_letters = await truth(app)
+    fates = Counter(fate(each, runs, dead_letters) for each in sent)
+    strangers = (runs.keys() | dead_letters.keys()) - {each.key for each in sent}
     fates["unknown"] += len(strangers)
     return Tally(attempted=len(sent), acknowledged=len(sent), **fates, **more)
 
 
-def fate(sent: Sent, runs: Counter[str], letters: Counter[str]) -> str:
-    mine, other = (runs, letters) if sent.good else (letters, runs)
+def fate(sent: Sent, runs: Counter[str], dead_letters: Counter[str]) -> str:
+    mine, other = (runs, dead_letters) if sent.good else (dead_letters, runs)
     if mine[sent.key] > 1 or (mine[sent.key] and other[sent.key]):
         return "duplicated"
     return "ok" if mine[sent.key] else "lost"

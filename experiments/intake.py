@@ -1,4 +1,4 @@
-"""Intake: every message becomes one run or one letter, whatever is killed on the way.
+"""Intake: every message becomes one run or one dead letter, whatever is killed on the way.
 
 Other systems publish to RabbitMQ and to a stream of Redis, and publish again what was not confirmed. Some messages
 come twice, some can never become a run. Meanwhile RabbitMQ, Redis and the control process are killed in turn. Red

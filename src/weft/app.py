@@ -138,7 +138,7 @@ class App:
     tail: EventStream
     comparer: BaselineComparer
     intake: Intake
-    letters: DeadLetters
+    dead_letters: DeadLetters
     webhooks: Webhooks
     courier: WebhookSender
     receivers: list[MessageReceiver] = field(default_factory=list)
@@ -289,7 +289,7 @@ async def open_app(
         tail=EventStream(db, clock),
         comparer=BaselineComparer(db, clock),
         intake=intake,
-        letters=DeadLetters(db, intake.resubmit, clock),
+        dead_letters=DeadLetters(db, intake.resubmit, clock),
         webhooks=Webhooks(db, encryptor, clock),
         courier=WebhookSender(db, encryptor, Leader(db, "courier", me()), clock, Guard(config.allowed_network_set)),
     )

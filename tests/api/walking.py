@@ -211,13 +211,13 @@ async def a_proxy_plan(app: App, project: str) -> Values:
     return {"name": name}
 
 
-async def a_letter(app: App, project: str) -> Values:
+async def a_dead_letter(app: App, project: str) -> Values:
     """One that is an order of a spider that is there."""
     await a_version(app, project, "99", at=2)
     order = {"task_id": f"order-{next(_number)}", "project": project, "spider": "prices"}
     kept: dict[str, Any] = {"source": "rabbitmq scraper_tasks", "message_id": order["task_id"], "project": project}
     kept |= {"headers": {}, "body": msgspec.json.encode(order), "reason": "the test wants it so", "at": 1}
-    return {"letter_id": await app.db.transact(lambda tx: store.add_dead_letter(tx, **kept))}
+    return {"dead_letter_id": await app.db.transact(lambda tx: store.add_dead_letter(tx, **kept))}
 
 
 async def a_crawl(app: App, project: str) -> Values:
@@ -283,11 +283,11 @@ WALK: dict[str, Step] = {
     "keys.list": Step(scope="own"),
     "keys.revoke": Step(make=a_key, role=Role.ADMIN),
     "keys.show": Step(make=a_key, role=Role.ADMIN),
-    "letters.drop": Step(make=a_letter),
-    "letters.edit": Step(make=a_letter, body={"body": "{}"}),
-    "letters.list": Step(make=a_letter, query="?project={project}"),
-    "letters.resubmit": Step(make=a_letter),
-    "letters.show": Step(make=a_letter),
+    "dead_letters.drop": Step(make=a_dead_letter),
+    "dead_letters.edit": Step(make=a_dead_letter, body={"body": "{}"}),
+    "dead_letters.list": Step(make=a_dead_letter, query="?project={project}"),
+    "dead_letters.resubmit": Step(make=a_dead_letter),
+    "dead_letters.show": Step(make=a_dead_letter),
     "logs.errors": Step(make=an_ended_run),
     "logs.lines": Step(make=an_ended_run),
     "logs.show": Step(make=a_run),

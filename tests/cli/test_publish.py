@@ -77,7 +77,7 @@ async def test_orders_become_the_runs_that_they_ask_for(scene: Scene) -> None:
     asked = {run.spec.spec["args"].pop("_job"): run.spec.spec for run in runs}
     spec = {"spider": "prices", "args": {"country": "de"}, "settings": {"A": "b=c"}}
     assert asked == dict.fromkeys(answer.lines, spec)
-    assert await scene.app.letters.find(DeadLetterFilter()) == []
+    assert await scene.app.dead_letters.find(DeadLetterFilter()) == []
 
 
 @on_queues
@@ -97,8 +97,8 @@ async def test_a_reply_tells_why_an_order_is_refused(scene: Scene) -> None:
     answer = await scene.submit("--spider", "nothing", "--reply")
     assert answer.code == 1
     assert "refused: spider is 'nothing'" in answer.out
-    [letter] = await scene.app.letters.find(DeadLetterFilter())
-    assert letter.project == "shop"
+    [dead_letter] = await scene.app.dead_letters.find(DeadLetterFilter())
+    assert dead_letter.project == "shop"
 
 
 @on_queues

@@ -179,7 +179,16 @@ def test_steps_lead_to_the_same_schema_as_a_fresh_start(
 
 
 def test_every_schema_after_the_first_has_its_step() -> None:
-    assert set(known_steps()) == set(range(2, schema.VERSION + 1))
+    assert set(known_steps()) == set(range(schema.FIRST_VERSION + 1, schema.VERSION + 1))
+
+
+def test_a_schema_from_before_the_first_release_is_refused_and_left_alone(engine: Engine) -> None:
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(update(schema.schema_version).values(version=schema.FIRST_VERSION - 1))
+    with pytest.raises(Misconfigured, match="from before the first release"):
+        migrate(engine)
+    assert version_of(engine) == schema.FIRST_VERSION - 1
 
 
 def test_a_missing_step_is_refused_before_anything_is_kept(engine: Engine) -> None:

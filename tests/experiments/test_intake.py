@@ -13,7 +13,7 @@ from tests import servers
 pytestmark = pytest.mark.timeout(600)
 
 
-async def test_every_message_becomes_one_run_or_one_letter_whatever_is_killed() -> None:
+async def test_every_message_becomes_one_run_or_one_dead_letter_whatever_is_killed() -> None:
     report = await intake.experiment()
     assert report.passed, str(report)
     assert report.total.kills >= 9, str(report)

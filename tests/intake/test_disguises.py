@@ -1,4 +1,4 @@
-"""Messages that are not what they look like: whom a letter belongs to is decided by the run that it would become."""
+"""Messages that are not what they look like: the run that it would become decides whom a dead letter is for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.cases import for_each
 from tests.conftest import on_sqlite
-from tests.intake.letter_making import ORDER, deployed, kept
+from tests.intake.making_dead_letters import ORDER, deployed, kept
 from weft.access.model import Caller, Role
 from weft.app import App
 from weft.errors import Invalid, NotAllowed
@@ -57,10 +57,10 @@ def _belongs_to_shop(text: bytes) -> None:
 async def test_an_operator_cannot_hide_another_project_behind_their_own(app: App) -> None:
     await deployed(app)
     await deployed(app, "blog")
-    letter = await kept(app, b"{}", project="blog")
+    dead_letter = await kept(app, b"{}", project="blog")
     with pytest.raises(NotAllowed):
-        await app.letters.edit(letter, msgspec.json.encode(SHOP | {"payload": BLOG}), caller=HERS)
-    await app.letters.edit(letter, msgspec.json.encode(SHOP | {"payload": BLOG}))
+        await app.dead_letters.edit(dead_letter, msgspec.json.encode(SHOP | {"payload": BLOG}), caller=HERS)
+    await app.dead_letters.edit(dead_letter, msgspec.json.encode(SHOP | {"payload": BLOG}))
     with pytest.raises(NotAllowed):
-        await app.letters.resubmit(letter, caller=HERS)
+        await app.dead_letters.resubmit(dead_letter, caller=HERS)
     assert not await app.runs.find({"project": "shop"}, limit=1)

@@ -1,4 +1,4 @@
-"""Letters whose run was there, and over, before they were resubmitted."""
+"""Dead letters whose run was there, and over, before they were resubmitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers import Server
 from weft.app import open_intake
 
 
-async def test_a_sender_hears_of_a_run_that_had_ended_before_the_letter_was_mended(
+async def test_a_sender_hears_of_a_run_that_had_ended_before_the_dead_letter_was_mended(
     another_app: OpenApp, redis_server: Server
 ) -> None:
     queue = RedisQueue(redis_server, f"test-{uuid.uuid4().hex}")
@@ -32,9 +32,9 @@ async def test_a_sender_hears_of_a_run_that_had_ended_before_the_letter_was_mend
     await hand.end(await hand.lease(), "succeeded")
     taken += await app.intake.take(source, [waiting, bad])
     assert await replier.tick() == 0
-    letter = taken[-1].letter_id or 0
-    await app.letters.edit(letter, body("t-1"))
-    assert (await app.letters.resubmit(letter)).run_id == taken[0].run_id
+    dead_letter = taken[-1].dead_letter_id or 0
+    await app.dead_letters.edit(dead_letter, body("t-1"))
+    assert (await app.dead_letters.resubmit(dead_letter)).run_id == taken[0].run_id
     assert await replier.tick() == 1
     [told] = await queue.taken_from(queue.dead)
     assert told.correlation_id == "c-3"

@@ -132,7 +132,7 @@ async def is_true(look: Callable[[], Any], wanted: object) -> bool:
     return bool(await look() == wanted)
 
 
-async def test_bad_messages_are_letters_and_lie_beside_the_queue_and_block_nobody(scene: Scene) -> None:
+async def test_bad_messages_are_dead_letters_and_lie_beside_the_queue_and_block_nobody(scene: Scene) -> None:
     app, receiver, _ = await scene.another()
     bad = [b"not json", body("p", project="nowhere"), body("n", priority="high"), b"x" * 2_000_000]
     await scene.queue.put(*(put for each in bad for put in (Put(each), *orders(1, start=len(each)))))
@@ -140,10 +140,10 @@ async def test_bad_messages_are_letters_and_lie_beside_the_queue_and_block_nobod
         await eventually(lambda: let_go(app) == 2 * len(bad))
     await receiver.inbox.close()
     assert await scene.queue.left() == 0
-    letters = {each.reason for each in await scene.app.letters.find(DeadLetterFilter())}
+    dead_letters = {each.reason for each in await scene.app.dead_letters.find(DeadLetterFilter())}
     dead = await scene.queue.taken_from(scene.queue.dead)
     assert {each.body for each in dead} == set(bad)
-    assert {each.headers.get("weft-reason") or each.headers["reason"] for each in dead} == letters
+    assert {each.headers.get("weft-reason") or each.headers["reason"] for each in dead} == dead_letters
 
 
 async def test_senders_are_told_at_once_and_at_the_end(scene: Scene) -> None:
@@ -317,7 +317,7 @@ async def test_a_full_queue_holds_up_no_other_project_and_is_filled_as_it_emptie
         for taken in range(2, 11):
             await comes_to("shop", min(taken, 10))
             await lease_of(hand, "shop")
-    assert not await app.letters.find(DeadLetterFilter())
+    assert not await app.dead_letters.find(DeadLetterFilter())
 
 
 async def lease_of(hand: Hand, project: str) -> None:

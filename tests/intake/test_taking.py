@@ -34,8 +34,8 @@ def outcomes(taken: list[ReceivedMessage]) -> list[MessageOutcome]:
 
 
 async def reasons(app: App) -> list[str]:
-    """Why each letter that there is was kept, the oldest first."""
-    return [each.reason for each in reversed(await app.letters.find(DeadLetterFilter()))]
+    """Why each dead letter that there is was kept, the oldest first."""
+    return [each.reason for each in reversed(await app.dead_letters.find(DeadLetterFilter()))]
 
 
 async def test_a_message_becomes_a_run_with_all_that_it_asks_for(app: App) -> None:
@@ -73,7 +73,7 @@ async def test_a_message_that_comes_twice_in_a_batch_is_one_run(app: App) -> Non
     assert taken[0].run_id == taken[2].run_id
 
 
-async def test_an_id_that_was_used_for_another_order_makes_a_letter(app: App) -> None:
+async def test_an_id_that_was_used_for_another_order_makes_a_dead_letter(app: App) -> None:
     await a_version(app, "shop")
     await take(app, body("a"))
     taken = await take(app, body("a", args={"x": "1"}), body("b"), body("c"), body("c", priority=1))
@@ -99,17 +99,17 @@ async def test_a_version_is_executed_or_refused_and_never_another_one(app: App) 
     assert await reasons(app) == ["there is no version 3.0 of project shop"]
 
 
-async def test_a_task_id_that_is_another_job_makes_a_letter_until_it_is_changed(app: App) -> None:
+async def test_a_task_id_that_is_another_job_makes_a_dead_letter_until_it_is_changed(app: App) -> None:
     await a_version(app, "shop")
     await app.jobs.schedule(NewJob(id="daily", project="shop", spider="prices"))
     [run] = await app.runs.find({})
     taken = await take(app, body("daily"), body("other"))
     assert outcomes(taken) == [DEAD, ACCEPTED]
     assert await reasons(app) == [f"task_id daily of project shop is the name of another job, run {run.id}"]
-    letter = taken[0].letter_id or 0
-    assert (await app.letters.resubmit(letter)).refused == (await reasons(app))[0]
-    await app.letters.edit(letter, body("weekly", _version="1_0"))
-    resubmitted = await app.letters.resubmit(letter)
+    dead_letter = taken[0].dead_letter_id or 0
+    assert (await app.dead_letters.resubmit(dead_letter)).refused == (await reasons(app))[0]
+    await app.dead_letters.edit(dead_letter, body("weekly", _version="1_0"))
+    resubmitted = await app.dead_letters.resubmit(dead_letter)
     found = await app.jobs.find("weekly", {"shop"})
     assert found is not None
     assert (found.run_id, found.version) == (resubmitted.run_id, "1_0")
@@ -121,7 +121,7 @@ async def test_the_same_id_in_another_project_is_another_run(app: App) -> None:
     assert outcomes(await take(app, body("a"), body("a", project="news"))) == [ACCEPTED, ACCEPTED]
 
 
-async def test_bad_messages_make_letters_and_the_others_of_their_batch_runs(app: App) -> None:
+async def test_bad_messages_make_dead_letters_and_the_others_of_their_batch_runs(app: App) -> None:
     await a_version(app, "shop")
     bad = {
         b"not json": "it must be a JSON object",
@@ -140,12 +140,12 @@ async def test_bad_messages_make_letters_and_the_others_of_their_batch_runs(app:
     for says, found, told in zip(bad.values(), await reasons(app), taken[::2], strict=True):
         assert says in found
         assert says in told.reason
-        assert told.letter_id is not None
+        assert told.dead_letter_id is not None
 
 
-async def test_a_letter_belongs_to_the_project_that_its_message_speaks_of(app: App) -> None:
+async def test_a_dead_letter_belongs_to_the_project_that_its_message_speaks_of(app: App) -> None:
     await take(app, body("p", project="nowhere"), b"not json", enveloped(project="nowhere", spider=7))
-    assert [each.project for each in await app.letters.find(DeadLetterFilter())] == ["nowhere", None, "nowhere"]
+    assert [each.project for each in await app.dead_letters.find(DeadLetterFilter())] == ["nowhere", None, "nowhere"]
 
 
 async def test_texts_that_databases_are_careful_with_are_kept_as_they_are(app: App) -> None:
@@ -169,7 +169,7 @@ async def test_a_full_queue_means_later_for_its_project_alone(app: App) -> None:
     await app.tasks.configure("shop", ProjectSettings(max_queued=3))
     taken = await take(app, *(body(f"{n}", project=("shop", "news")[n % 2]) for n in range(10)))
     assert outcomes(taken) == [ACCEPTED] * 6 + [LATER, ACCEPTED] * 2
-    assert not await app.letters.find(DeadLetterFilter())
+    assert not await app.dead_letters.find(DeadLetterFilter())
     hand = await Hand.join(app)
     for _ in range(10):
         await hand.lease() if (await app.runs.counts())["ready"] else None
@@ -220,18 +220,18 @@ async def test_a_known_run_that_has_ended_says_so_at_once_and_nobody_waits_for_i
     assert not await app.db.read(lambda tx: store.is_awaited(tx, SOURCE))
 
 
-async def test_a_letter_that_was_mended_becomes_a_run_and_its_sender_waits_for_the_end(app: App) -> None:
+async def test_a_dead_letter_that_was_mended_becomes_a_run_and_its_sender_waits_for_the_end(app: App) -> None:
     await a_version(app, "shop")
     [taken] = await take(app, body(spider="prises"), reply_to="answers", correlation_id="c-7")
-    letter = taken.letter_id or 0
-    await app.letters.edit(letter, body())
-    resubmitted = await app.letters.resubmit(letter)
+    dead_letter = taken.dead_letter_id or 0
+    await app.dead_letters.edit(dead_letter, body())
+    resubmitted = await app.dead_letters.resubmit(dead_letter)
     await end(app, "succeeded")
     [(who, _)] = await app.db.read(lambda tx: store.ended_runs(tx, SOURCE, 0, 10))
     assert (who.run_id, who.reply_to, who.correlation_id) == (resubmitted.run_id, "answers", "c-7")
 
 
-async def test_a_message_that_surprises_everybody_makes_a_letter_alone(
+async def test_a_message_that_surprises_everybody_makes_a_dead_letter_alone(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No message is known that does; so one is let fail where runs are written."""
@@ -253,23 +253,23 @@ async def test_a_sender_is_told_although_there_is_no_room_for_all_headers(app: A
     await a_version(app, "shop")
     many = {f"h-{number}": "x" * 100 for number in range(500)}
     [taken] = await take(app, body("t-1", priority="high"), reply_to="answers", correlation_id="c-7", headers=many)
-    await app.letters.edit(taken.letter_id or 0, body("t-1"))
-    resubmitted = await app.letters.resubmit(taken.letter_id or 0)
+    await app.dead_letters.edit(taken.dead_letter_id or 0, body("t-1"))
+    resubmitted = await app.dead_letters.resubmit(taken.dead_letter_id or 0)
     await end(app, "succeeded")
     [(who, _)] = await app.db.read(lambda tx: store.ended_runs(tx, SOURCE, 0, 10))
     assert (who.run_id, who.reply_to, who.correlation_id) == (resubmitted.run_id, "answers", "c-7")
 
 
-async def test_messages_under_one_id_are_letters_of_their_own(app: App) -> None:
+async def test_messages_under_one_id_are_dead_letters_of_their_own(app: App) -> None:
     bodies = [b"bad %d" % number for number in range(5)]
     for _ in range(2):
         taken = [await app.intake.take(SOURCE, [message(each, id="same")]) for each in bodies]
-        assert len({each.letter_id for some in taken for each in some}) == 5
+        assert len({each.dead_letter_id for some in taken for each in some}) == 5
     assert len(await reasons(app)) == 5
 
 
 @on_sqlite
-async def test_a_message_that_surprises_who_reads_it_makes_a_letter_alone(
+async def test_a_message_that_surprises_who_reads_it_makes_a_dead_letter_alone(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same where orders are understood, before anything is written."""

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import insert
 
 from tests.crawls.steering import a_crawled_site
-from tests.intake.letter_making import kept
+from tests.intake.making_dead_letters import kept
 from tests.items.scene import Spider, lines
 from tests.runs.acting import Hand, submit
 from weft import __version__
@@ -241,7 +241,7 @@ async def _people(app: App) -> dict[str, Any]:
 
 
 async def _messages(app: App) -> dict[str, Any]:
-    letter = await kept(app, at=now() - 3 * HOUR)
+    dead_letter = await kept(app, at=now() - 3 * HOUR)
     webhook, _ = await app.webhooks.create("https://shop.example/hook", by="ada", project="shop")
 
     def work(tx: Transaction) -> None:
@@ -251,4 +251,4 @@ async def _messages(app: App) -> dict[str, Any]:
         tx.execute(insert(schema.deliveries).values(row))
 
     await app.db.transact(work)
-    return {"letter_id": letter, "webhook_id": webhook.id}
+    return {"dead_letter_id": dead_letter, "webhook_id": webhook.id}

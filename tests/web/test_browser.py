@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.access.acting import PASSWORD
 from tests.conftest import on_sqlite
-from tests.intake.letter_making import deployed, kept, written
+from tests.intake.making_dead_letters import deployed, kept, written
 from tests.runs.acting import Hand
 from tests.web.browser import browsing
 from tests.web.surfing import Surfer
@@ -17,25 +17,25 @@ HOSTILE = "</textarea><script>document.title = 'owned'</script><img src=x onerro
 NARROWER = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
-async def test_a_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, surfer: Surfer) -> None:
+async def test_a_dead_letter_is_read_edited_and_resubmitted_in_a_browser(app: App, surfer: Surfer) -> None:
     await deployed(app)
     await app.users.create("ada", PASSWORD, {EVERYWHERE: Role.OPERATOR})
-    letter = await kept(app)
+    dead_letter = await kept(app)
     hostile = await kept(app, HOSTILE.encode(), message_id=HOSTILE, reason=HOSTILE + "long" * 100)
     async with browsing() as browser:
-        await browser.open(surfer.address + "/letters")
+        await browser.open(surfer.address + "/dead-letters")
         await browser.type("#name", "ada")
         await browser.type("#password", PASSWORD)
         await browser.press("main button")
         assert "priority is 1.5" in await browser.text()
-        await browser.press(f'a[href="/letters/{letter}"]')
+        await browser.press(f'a[href="/dead-letters/{dead_letter}"]')
         assert await browser.run("document.querySelector('#body').value") == written(priority=1.5).decode()
         await browser.type("#body", written(priority=5).decode())
         await browser.press("[value=resubmit]")
         assert "It became a run: run 1" in await browser.text()
         for dark, width in ((False, 1280), (False, 1030), (False, 900), (False, 780), (True, 390)):
             await browser.size(width, dark=dark)
-            for path in ("/letters?state=all", f"/letters/{hostile}"):
+            for path in ("/dead-letters?state=all", f"/dead-letters/{hostile}"):
                 await browser.open(surfer.address + path)
                 assert HOSTILE in await browser.run("document.body.textContent")
                 assert await browser.run(NARROWER), f"{path} is wider than {width}"

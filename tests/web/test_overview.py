@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.conftest import SetClock, on_sqlite
-from tests.intake.letter_making import kept
+from tests.intake.making_dead_letters import kept
 from tests.items.scene import start
 from tests.runs.acting import Hand, set_limit, submit
 from tests.tasks.scene import keep, noop
@@ -57,7 +57,7 @@ async def test_readers_of_one_project_are_led_to_nothing_that_shows_them_nothing
     await surfer.log_in(grants={"shop": Role.VIEWER})
     page = (await surfer.get("/")).text
     assert 'href="/runs"' in page
-    assert not [noun for noun in ("workers", "letters", "webhooks") if f'href="/{noun}"' in page]
+    assert not [noun for noun in ("workers", "dead-letters", "webhooks") if f'href="/{noun}"' in page]
 
 
 async def test_it_says_what_runs_what_waits_and_why_and_what_failed_and_why(app: App, surfer: Surfer) -> None:
@@ -121,16 +121,16 @@ async def test_what_is_worth_a_look_is_on_top(app: App, surfer: Surfer, clock: S
         Fact("worker_lost", "", None, None, {"worker": "home", "runs": 1}),
         Fact("run_drifted", "shop", 77, 1, {"attempt": 1, "marks": []}),
     ]
-    letter: dict[str, Any] = {"source": "queue", "message_id": "1", "project": "shop", "headers": {}}
-    letter |= {"body": b"{}", "reason": "odd"}
+    dead_letter: dict[str, Any] = {"source": "queue", "message_id": "1", "project": "shop", "headers": {}}
+    dead_letter |= {"body": b"{}", "reason": "odd"}
     await app.db.transact(lambda tx: events.append(tx, facts, clock()))
-    await app.db.transact(lambda tx: store.add_dead_letter(tx, **letter, at=clock()))
+    await app.db.transact(lambda tx: store.add_dead_letter(tx, **dead_letter, at=clock()))
     shown = await surfer.get("/")
     said = ("Missed ticks in shop: 4", "Worker home went silent", "Run 77 differs from those before it")
     for words in (*said, "Dead letters: 1"):
         assert words in shown.text
     alerts = [each["kind"] for each in (await document(surfer))["alerts"]]
-    assert alerts == ["letters", "drift", "worker", "missed"]
+    assert alerts == ["dead-letters", "drift", "worker", "missed"]
 
 
 async def test_a_webhook_that_fails_is_told_to_admins_alone(app: App, surfer: Surfer) -> None:

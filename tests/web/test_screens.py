@@ -310,10 +310,10 @@ async def test_there_are_only_so_many_and_one_person_has_not_all_of_them(
 
 async def test_nothing_is_left_behind_when_all_have_gone(stage: Stage) -> None:
     async with stage.person("ada") as ada:
-        for page in ("/runs", "/letters", "/find"):
+        for page in ("/runs", "/dead-letters", "/find"):
             async with line(ada, page) as screen:
                 await screen.told()
-        async with line(ada, "/runs") as one, line(ada, "/letters") as other:
+        async with line(ada, "/runs") as one, line(ada, "/dead-letters") as other:
             await one.told(), await other.told()
             await eventually(lambda: len(keeping()) == 3)
     await eventually(lambda: not keeping() and stage.site.screens.kinds == ())

@@ -28,14 +28,14 @@ async def test_the_first_page_is_for_those_who_are_logged_in(surfer: Surfer) -> 
 
 
 async def test_who_is_not_logged_in_is_asked_to_and_comes_back(surfer: Surfer) -> None:
-    shown = await surfer.get("/letters/7")
-    assert (shown.status, shown.leads_to) == (303, "/login?next=%2Fletters%2F7")
+    shown = await surfer.get("/dead-letters/7")
+    assert (shown.status, shown.leads_to) == (303, "/login?next=%2Fdead-letters%2F7")
     form = await surfer.get(shown.leads_to)
-    assert form.fields["next"] == "/letters/7"
+    assert form.fields["next"] == "/dead-letters/7"
     filled: dict[str, Any] = form.fields
     back = await surfer.log_in(**filled)
-    assert (back.status, back.leads_to) == (303, "/letters/7")
-    assert (await surfer.get("/login?next=/letters")).leads_to == "/letters"
+    assert (back.status, back.leads_to) == (303, "/dead-letters/7")
+    assert (await surfer.get("/login?next=/dead-letters")).leads_to == "/dead-letters"
 
 
 async def test_no_page_but_the_login_is_for_who_is_not_logged_in(surfer: Surfer) -> None:
@@ -50,10 +50,10 @@ async def test_no_page_but_the_login_is_for_who_is_not_logged_in(surfer: Surfer)
 
 
 async def test_who_comes_back_finds_the_filter_that_was_asked_for(surfer: Surfer) -> None:
-    shown = await surfer.get("/letters?state=all&source=a%20b")
+    shown = await surfer.get("/dead-letters?state=all&source=a%20b")
     filled: dict[str, Any] = (await surfer.get(shown.leads_to)).fields
     back = await surfer.log_in(**filled)
-    assert back.leads_to in ("/letters?state=all&source=a%20b", "/letters?state=all&source=a+b")
+    assert back.leads_to in ("/dead-letters?state=all&source=a%20b", "/dead-letters?state=all&source=a+b")
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:x"])
@@ -63,7 +63,7 @@ async def test_a_login_never_leads_elsewhere(surfer: Surfer, elsewhere: str) -> 
 
 
 async def test_a_wrong_password_is_told_beside_its_field_and_the_name_is_kept(surfer: Surfer) -> None:
-    shown = await surfer.send("/login", {"name": 'a"da<', "password": "wrong-wrong", "next": "/letters"})
+    shown = await surfer.send("/login", {"name": 'a"da<', "password": "wrong-wrong", "next": "/dead-letters"})
     assert shown.status == 401
     assert 'value="a&#34;da&lt;"' in shown.text
     assert 'id="password-error">No user has this name and password.</div>' in shown.text
@@ -91,24 +91,24 @@ async def test_the_cookie_of_a_session_is_for_the_server_alone(surfer: Surfer) -
 
 async def test_who_logs_out_is_out(surfer: Surfer) -> None:
     await surfer.log_in()
-    page = await surfer.get("/letters")
+    page = await surfer.get("/dead-letters")
     assert (await surfer.send("/logout", {})).status == 403
     assert (await surfer.send("/logout", page.fields)).leads_to == "/login"
-    assert (await surfer.get("/letters")).leads_to.startswith("/login")
+    assert (await surfer.get("/dead-letters")).leads_to.startswith("/login")
 
 
 async def test_a_form_of_another_site_changes_nothing(surfer: Surfer) -> None:
     await surfer.log_in()
-    fields = (await surfer.get("/letters")).fields
+    fields = (await surfer.get("/dead-letters")).fields
     assert (await surfer.send("/logout", fields, Origin="https://evil.example")).status == 403
     login = {"name": "ada", "password": PASSWORD}
     assert (await surfer.send("/login", login, Origin="https://evil.example")).status == 403
-    assert (await surfer.get("/letters")).status == 200
+    assert (await surfer.get("/dead-letters")).status == 200
 
 
 async def test_no_page_may_run_a_script_or_be_framed(surfer: Surfer) -> None:
     await surfer.log_in()
-    for path in ("/login?next=/", "/letters", "/letters/7"):
+    for path in ("/login?next=/", "/dead-letters", "/dead-letters/7"):
         shown = await surfer.get(path)
         if shown.status != 303:
             assert shown.headers["Content-Security-Policy"] == POLICY
@@ -130,22 +130,22 @@ async def test_everything_that_a_page_is_made_of_is_there_and_kept(surfer: Surfe
 
 async def test_what_is_no_page_goes_on_to_the_gateway(surfer: Surfer) -> None:
     assert (await surfer.get("/healthz")).status == 200
-    assert (await surfer.get("/v1/letters")).headers["Content-Type"] == "application/problem+json"
+    assert (await surfer.get("/v1/dead-letters")).headers["Content-Type"] == "application/problem+json"
     assert "openapi" in (await surfer.get("/openapi.json")).text
 
 
 async def test_a_page_that_there_is_not_says_what_there_is(surfer: Surfer) -> None:
     await surfer.log_in()
     for number in ("999", "x", "9" * 30):
-        shown = await surfer.get(f"/letters/{number}")
+        shown = await surfer.get(f"/dead-letters/{number}")
         assert shown.status == 404
-        assert 'class="btn btn-primary" href="/letters"' in shown.text
+        assert 'class="btn btn-primary" href="/dead-letters"' in shown.text
         assert 'class="btn" href="/"' in shown.text
-    assert (await surfer.get("/letters/999.json")).status == 404
+    assert (await surfer.get("/dead-letters/999.json")).status == 404
 
 
 async def test_a_page_takes_only_its_methods(surfer: Surfer) -> None:
-    shown = await surfer.ask("DELETE", "/letters")
+    shown = await surfer.ask("DELETE", "/dead-letters")
     assert (shown.status, shown.headers["Allow"]) == (405, "GET")
     assert (await surfer.ask("HEAD", "/login")).data == b""
 
@@ -159,15 +159,15 @@ async def test_a_form_that_cannot_be_one_is_refused(surfer: Surfer) -> None:
 
 
 async def test_another_host_is_not_served(surfer: Surfer) -> None:
-    for path in ("/", "/login", "/letters"):
+    for path in ("/", "/login", "/dead-letters"):
         answer = await surfer.get(path, Host="evil.example")
         assert (answer.status, "WEFT_ALLOWED_HOSTS=evil.example" in answer.text) == (421, True)
 
 
 async def test_a_program_with_a_key_reads_the_json_of_a_page(app: App, surfer: Surfer) -> None:
-    assert (await surfer.get("/letters.json")).status == 401
+    assert (await surfer.get("/dead-letters.json")).status == 401
     _, token = await app.keys.create("ci", {"*": Role.OPERATOR}, by="test")
-    shown = await surfer.get("/letters.json", Authorization=f"Bearer {token}")
+    shown = await surfer.get("/dead-letters.json", Authorization=f"Bearer {token}")
     assert (shown.status, shown.data) == (200, b'{"items":[],"next":null}')
 
 
@@ -191,7 +191,9 @@ async def test_links_begin_with_the_path_that_a_trusted_proxy_tells(
         page = await surfer.get("/login", X_Forwarded_Prefix=told)
         assert set(re.findall(r'(?:href|action)="([^"]*?)/(?:static/|login|")', page.text)) == {root}
         assert (await surfer.get("/", X_Forwarded_Prefix=told)).leads_to == f"{root}/login?next=%2F"
-        assert (await surfer.get("/letters", X_Forwarded_Prefix=told)).leads_to == f"{root}/login?next=%2Fletters"
+        assert (
+            await surfer.get("/dead-letters", X_Forwarded_Prefix=told)
+        ).leads_to == f"{root}/login?next=%2Fdead-letters"
 
 
 async def test_an_address_where_nothing_is_shows_people_a_page_and_programs_a_document(surfer: Surfer) -> None:

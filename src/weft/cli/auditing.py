@@ -24,11 +24,11 @@ def _audit_entry(context: Any, told: AuditedChange) -> dict[str, Any]:
     noun, verb = _noun_and_verb(context)
     given = {name: _audit_value(value) for name, value in context.params.items() if value not in (None, False, [], ())}
     named = [each.name for each in context.command.params if each.param_type_name == "argument" and each.name in given]
-    target = f"{noun.rstrip('s')} {', '.join(str(given[name]) for name in named)}".strip()
+    target = f"{noun.rstrip('s').replace('-', ' ')} {', '.join(str(given[name]) for name in named)}".strip()
     project = options_of(context).project or ""
     return audit_entry(
         Caller(name=local_user(), kind="local"),
-        f"{noun}.{verb}",
+        f"{noun.replace('-', '_')}.{verb}",
         project=project if told.project is None else told.project,
         target=target if told.target is None else told.target,
         data={"given": given, **told.data},

@@ -1,4 +1,4 @@
-"""``weft letters``: dead letters, messages that could not become a run."""
+"""``weft dead-letters``: dead letters, messages that could not become a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ app = typer.Typer(
 STATES = ("dead", "resubmitted", "dropped", "all")
 HEADINGS = ("ID", "STATE", "PROJECT", "SOURCE", "RECEIVED", "BYTES", "RUN", "REASON")
 
-dead_letter_number = whole("the number of a letter", 1, 2**63 - 1)
+dead_letter_number = whole("the number of a dead letter", 1, 2**63 - 1)
 
 DeadLetterId = Annotated[
     int, typer.Argument(metavar="ID", parser=dead_letter_number, help="The number of a dead letter.")
@@ -87,23 +87,25 @@ def list_(
     project, chosen = options_of(context).project, _state(state)
     projects = None if project is None else [project]
     wanted = DeadLetterFilter(projects=projects, state=chosen, source=source, before=before, limit=limit)
-    found = ask(context, lambda weft: weft.letters.find(wanted))
+    found = ask(context, lambda weft: weft.dead_letters.find(wanted))
     documents = [dead_letter_document(each) for each in found]
-    empty = none_of("letters", [projects, source, before, chosen if state != "dead" else None], "no message is dead")
+    empty = none_of(
+        "dead-letters", [projects, source, before, chosen if state != "dead" else None], "no message is dead"
+    )
     answer(context, documents, lambda: table(HEADINGS, map(_row, found), empty=empty))
 
 
 @app.command(cls=WeftCommand)
-def show(context: typer.Context, letter_id: DeadLetterId) -> None:
+def show(context: typer.Context, dead_letter_id: DeadLetterId) -> None:
     """Show a dead letter: its error and its body."""
-    opened = ask(context, lambda weft: weft.letters.get(letter_id))
+    opened = ask(context, lambda weft: weft.dead_letters.get(dead_letter_id))
     answer(context, _document(opened), lambda: _text(opened))
 
 
 @app.command(cls=WeftCommand)
 def edit(
     context: typer.Context,
-    letter_id: DeadLetterId,
+    dead_letter_id: DeadLetterId,
     body: Annotated[str | None, typer.Option(metavar="TEXT", help="The new body.")] = None,
     file: Annotated[
         str | None,
@@ -117,24 +119,28 @@ def edit(
     given = _read(file) if file is not None else None if body is None else body.encode(errors="surrogateescape")
 
     async def work(weft: App) -> DeadLetterDetail:
-        opened = await weft.letters.get(letter_id)
+        opened = await weft.dead_letters.get(dead_letter_id)
         written = _edited(opened.body) if given is None else given
         if written == opened.body:
             return opened
-        return await weft.letters.edit(letter_id, written, seen=[opened.letter.revision])
+        return await weft.dead_letters.edit(dead_letter_id, written, seen=[opened.dead_letter.revision])
 
     changed = ask(context, work, changes=True)
-    words = "is as it came" if not changed.letter.edited else "is edited; `weft letters resubmit` sends it in again"
-    answer(context, _document(changed), lambda: f"letter {letter_id} {words}")
+    words = (
+        "is as it came"
+        if not changed.dead_letter.edited
+        else "is edited; `weft dead-letters resubmit` sends it in again"
+    )
+    answer(context, _document(changed), lambda: f"dead letter {dead_letter_id} {words}")
 
 
 @app.command(cls=WeftCommand)
-def resubmit(context: typer.Context, letter_ids: DeadLetterIds) -> None:
+def resubmit(context: typer.Context, dead_letter_ids: DeadLetterIds) -> None:
     """Resubmit dead letters with their current body; exit 1 where one is rejected again."""
     from weft.operations.dead_letters import resubmit_result
 
     async def work(weft: App) -> Batch[Resubmission]:
-        batch = await _one_by_one(letter_ids, weft.letters.resubmit)
+        batch = await _one_by_one(dead_letter_ids, weft.dead_letters.resubmit)
         await weft.wakeups.flush()
         return batch
 
@@ -150,31 +156,31 @@ def resubmit(context: typer.Context, letter_ids: DeadLetterIds) -> None:
 @app.command(cls=WeftCommand)
 def drop(
     context: typer.Context,
-    letter_ids: DeadLetterIds,
+    dead_letter_ids: DeadLetterIds,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Drop dead letters: they stay stored, but no longer need attention."""
     from weft.cli.output import confirm
     from weft.operations.dead_letters import dead_letter_document
 
-    named = ", ".join(map(str, letter_ids))
-    confirm(context, f"drop letter {named}?", yes=yes)
+    named = ", ".join(map(str, dead_letter_ids))
+    confirm(context, f"drop dead letter {named}?", yes=yes)
 
     async def work(weft: App) -> Batch[DeadLetter]:
-        return await _one_by_one(letter_ids, weft.letters.drop)
+        return await _one_by_one(dead_letter_ids, weft.dead_letters.drop)
 
     done, problem = ask(context, work, changes=True)
-    lines = [f"letter {each.id} is dropped" for each in done]
+    lines = [f"dead letter {each.id} is dropped" for each in done]
     if done or problem is None:
         answer(context, [dead_letter_document(each) for each in done], lambda: "\n".join(lines))
     if problem is not None:
         raise problem
 
 
-async def _one_by_one(letter_ids: Sequence[int], change: Callable[[int], Awaitable[T]]) -> Batch[T]:
-    """What came of the letters, up to the first with which that could not be done; and why it could not."""
+async def _one_by_one(dead_letter_ids: Sequence[int], change: Callable[[int], Awaitable[T]]) -> Batch[T]:
+    """What came of the dead letters, up to the first with which that could not be done; and why it could not."""
     done: list[T] = []
-    for each in letter_ids:
+    for each in dead_letter_ids:
         try:
             done.append(await change(each))
         except WeftError as problem:
@@ -190,17 +196,17 @@ def _state(text: str) -> DeadLetterState | None:
     return None if text == "all" else DeadLetterState(text)
 
 
-def _row(letter: DeadLetter) -> Sequence[object]:
-    received = ago(letter.received_at)
+def _row(dead_letter: DeadLetter) -> Sequence[object]:
+    received = ago(dead_letter.received_at)
     return (
-        letter.id,
-        letter.state.value,
-        letter.project,
-        letter.source,
+        dead_letter.id,
+        dead_letter.state.value,
+        dead_letter.project,
+        dead_letter.source,
         received,
-        letter.body_bytes,
-        letter.run_id,
-        letter.reason,
+        dead_letter.body_bytes,
+        dead_letter.run_id,
+        dead_letter.reason,
     )
 
 
@@ -209,11 +215,20 @@ def _text(opened: DeadLetterDetail) -> str:
     from weft.operations.dead_letters import body_text
     from weft.redaction import redacted_tree
 
-    letter = opened.letter
+    dead_letter = opened.dead_letter
     body, encoding = body_text(masked_body(opened.body))
-    pairs = [("letter", letter.id), ("state", letter.state.value), ("run", letter.run_id), ("reason", letter.reason)]
-    pairs += [("project", letter.project), ("source", letter.source), ("message", letter.message_id)]
-    pairs += [("received", ago(letter.received_at)), ("edited", letter.edited or None), ("bytes", letter.body_bytes)]
+    pairs = [
+        ("dead letter", dead_letter.id),
+        ("state", dead_letter.state.value),
+        ("run", dead_letter.run_id),
+        ("reason", dead_letter.reason),
+    ]
+    pairs += [("project", dead_letter.project), ("source", dead_letter.source), ("message", dead_letter.message_id)]
+    pairs += [
+        ("received", ago(dead_letter.received_at)),
+        ("edited", dead_letter.edited or None),
+        ("bytes", dead_letter.body_bytes),
+    ]
     pairs += [(f"header {name}", value) for name, value in redacted_tree(opened.headers).items()]
     pairs += [("encoding", None if encoding == "utf-8" else encoding)]
     return f"{fields(pairs)}\n\n{TerminalLogText().feed(body.encode(), last=True)}"
@@ -221,8 +236,8 @@ def _text(opened: DeadLetterDetail) -> str:
 
 def _outcome(done: Resubmission) -> str:
     if done.refused is not None:
-        return f"letter {done.letter.id} was refused again: {done.refused}"
-    return f"letter {done.letter.id} is run {done.run_id}{'' if done.fresh else ', which it was before'}"
+        return f"dead letter {done.dead_letter.id} was refused again: {done.refused}"
+    return f"dead letter {done.dead_letter.id} is run {done.run_id}{'' if done.fresh else ', which it was before'}"
 
 
 def _document(opened: DeadLetterDetail) -> Any:
@@ -244,4 +259,4 @@ def _edited(body: bytes) -> bytes:
     try:
         return edit_text(body.decode(), suffix=".json").encode(errors="surrogateescape")
     except UnicodeDecodeError:
-        raise Invalid("the letter", NOT_SHOWN, "it is not text, so it must be edited with --file") from None
+        raise Invalid("the dead letter", NOT_SHOWN, "it is not text, so it must be edited with --file") from None

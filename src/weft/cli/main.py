@@ -48,7 +48,7 @@ COMMANDS = {
     ),
     "proxies": CommandEntry("weft.cli.proxies:app", "Manage proxy plans."),
     "submit": CommandEntry("weft.cli.submit:publish", "Send messages to a queue that weft consumes."),
-    "letters": CommandEntry(
+    "dead-letters": CommandEntry(
         "weft.cli.dead_letters:app",
         "List, edit and resubmit dead letters.",
     ),

@@ -246,7 +246,7 @@ def _duties(app: App) -> list[Coroutine[Any, Any, None]]:
         repeat("forget old deliveries", app.courier.forget_old, every(3600.0)),
         repeat("forget unfinished uploads", app.worker_gateway.forget_uploads, every(3600.0)),
         repeat("forget old workers", app.workers.forget_offline, every(3600.0)),
-        repeat("forget old letters", app.letters.forget_old, every(3600.0)),
+        repeat("forget old dead letters", app.dead_letters.forget_old, every(3600.0)),
         repeat("forget old sessions", app.sessions.forget_old, every(3600.0)),
         repeat("forget failed logins", app.throttle.forget_old, every(3600.0)),
         repeat("count what was refused", app.denied_requests.tick, every(60.0)),

@@ -360,7 +360,7 @@ def _status_of(reply: Reply) -> SubmissionStatus:
 
     with suppress(WeftError, MsgspecError):
         payload = Envelope.decode(reply.body).payload
-        return {name: payload[name] for name in ("status", "run_id", "reason", "letter_id") if payload.get(name)}
+        return {name: payload[name] for name in ("status", "run_id", "reason", "dead_letter_id") if payload.get(name)}
     return {"status": "unknown"}
 
 

@@ -6,10 +6,10 @@ from types import TracebackType
 
 from weft.client.connection import Connection
 from weft.client.crawls import RemoteCrawls
+from weft.client.dead_letters import RemoteDeadLetters
 from weft.client.destinations import RemoteDestinations
 from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
-from weft.client.letters import RemoteLetters
 from weft.client.people import RemoteKeys, RemoteUsers
 from weft.client.projects import RemoteProjects
 from weft.client.proxies import RemoteProxies
@@ -42,7 +42,7 @@ class Client:
         self.shares = RemoteShares(connection)
         self.secrets = RemoteSecrets(connection)
         self.audit = RemoteAudit(connection)
-        self.letters = RemoteLetters(connection)
+        self.dead_letters = RemoteDeadLetters(connection)
         self.webhooks = RemoteWebhooks(connection)
         self.wakeups = Silent()
 

@@ -38,6 +38,11 @@ def migrate(
                 raise SchemaNewer(found, version)
             if found == version:
                 return version
+            if 0 < found < schema.FIRST_VERSION:
+                raise Misconfigured(
+                    f"the database has schema {found}, from before the first release, which has no upgrade:"
+                    " start with a new database, and import your projects and tasks"
+                )
             if found == 0 and not create:
                 raise NoWeft(f"the database {engine.url.render_as_string()} is empty")
             if found == 0:

@@ -1,8 +1,8 @@
 """The front door to intake: messages in, runs out. One transaction takes a whole batch.
 
-Each message ends as a run, as the run that it was before, as a letter with the reason, or it is for later, because the
-queue of its project is full. A message may come any number of times: its task_id makes it the same run, and is the name
-of that run in Scrapyd's API.
+Each message ends as a run, as the run that it was before, as a dead letter with the reason, or it is for later, because
+the queue of its project is full. A message may come any number of times: its task_id makes it the same run, and is the
+name of that run in Scrapyd's API.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ class Intake:
         return [taken for message in messages for taken in await self.take(source, [message])]
 
     def resubmit(self, tx: Transaction, opened: DeadLetterDetail, by: str) -> Submitted:
-        """Take a letter in the caller's transaction, as the message that it was; raises where it is refused."""
-        letter, headers = opened.letter, opened.headers
+        """Take a dead letter in the caller's transaction, as the message that it was; raises where it is refused."""
+        dead_letter, headers = opened.dead_letter, opened.headers
         message = Message(
-            id=letter.message_id,
+            id=dead_letter.message_id,
             body=opened.body,
             reply_to=headers.get("reply_to", ""),
             correlation_id=headers.get("correlation_id", ""),
         )
-        asked = self._asked(letter.source, message, by)
+        asked = self._asked(dead_letter.source, message, by)
         if isinstance(asked.run, WeftError):
             raise asked.run
         [run] = _with_job_names(tx, [asked.run])
@@ -98,7 +98,7 @@ class Intake:
         [submitted] = self._runs.admit(tx, [run])
         _add_job_names(tx, [(run, submitted)])
         if message.reply_to:  # also where the run has ended before: nobody here can tell them at once
-            store.add_awaited(tx, [_waiting(_outcome_of(asked, submitted), letter.source)])
+            store.add_awaited(tx, [_waiting(_outcome_of(asked, submitted), dead_letter.source)])
         return submitted
 
     def _asked(self, source: str, message: Message, by: str = "") -> ParsedMessage:
@@ -158,8 +158,8 @@ class Intake:
         return [each if isinstance(each, WeftError) else each[0] for each in answers]
 
     def _buried(self, tx: Transaction, source: str, taken: ReceivedMessage) -> ReceivedMessage:
-        letter_id = self._kept(tx, source, taken.message, taken.reason)
-        return replace(taken, letter_id=letter_id)
+        dead_letter_id = self._kept(tx, source, taken.message, taken.reason)
+        return replace(taken, dead_letter_id=dead_letter_id)
 
     def _kept(self, tx: Transaction, source: str, message: Message, reason: str) -> int:
         about = {"reply_to": message.reply_to, "correlation_id": message.correlation_id}
@@ -196,7 +196,7 @@ class Intake:
         except DatabaseDown:
             raise
         except Exception:  # its copy in the source's own queue of dead letters is what remains
-            log.exception("letter not kept", extra={"source": source, "message_id": message.id})
+            log.exception("dead letter not kept", extra={"source": source, "message_id": message.id})
             return taken
 
 

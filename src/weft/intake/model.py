@@ -41,7 +41,7 @@ class DeadLetterState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A letter as lists have it: without its body, which may be large."""
+    """A dead letter as lists have it: without its body, which may be large."""
 
     id: int
     source: str
@@ -62,9 +62,9 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterDetail:
-    """A letter with what was written in it."""
+    """A dead letter with what was written in it."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     headers: Mapping[str, str]
     body: bytes
     original: bytes | None
@@ -73,10 +73,10 @@ class DeadLetterDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which letters to list; None is all."""
+    """Which dead letters to list; None is all."""
 
     projects: Collection[str] | None = None
-    """Letters without a project are in no project, so only those who ask for all see them."""
+    """Dead letters without a project are in no project, so only those who ask for all see them."""
     state: DeadLetterState | None = None
     source: str | None = None
     before: int | None = None
@@ -85,9 +85,9 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resubmission:
-    """What became of a letter that was sent in again."""
+    """What became of a dead letter that was sent in again."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     run_id: int | None = None
     """The run that it is now; None where it was refused again."""
     fresh: bool = False
@@ -106,7 +106,7 @@ def project_in(body: bytes) -> str | None:
         message = _MESSAGE.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    # Only what an order is read from counts: who may touch a letter must not depend on what else stands in it.
+    # Only what an order is read from counts: who may touch a dead letter must not depend on what else stands in it.
     payload = message["payload"] if is_envelope(message) else message
     found = payload.get("project") if isinstance(payload, dict) else None
     return found if isinstance(found, str) and NAME.fullmatch(found) else None
@@ -163,7 +163,7 @@ class MessageOutcome(StrEnum):
     KNOWN = "known"
     """It came before, and is the run that it was then."""
     DEAD = "dead"
-    """It can be no run; it is kept as a letter."""
+    """It can be no run; it is kept as a dead letter."""
     LATER = "later"
     """The queue of its project is full now."""
 
@@ -176,7 +176,7 @@ class ReceivedMessage:
     outcome: MessageOutcome
     order: Submission | None = None
     run_id: int | None = None
-    letter_id: int | None = None
+    dead_letter_id: int | None = None
     reason: str = ""
     end: RunEnd | None = None
     """How its run ended, where that is so already and somebody wants to hear of it."""

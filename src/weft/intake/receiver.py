@@ -37,8 +37,8 @@ from weft.tasks.leader import Leader
 
 REPLY_ACTION = "spider_status"
 MOST_REPLIES = 500
-REPLY_EVENTS = frozenset({"run_finished", "letter_resubmitted"})
-"""The events after which somebody may be told; a letter may be resubmitted when its run has long ended."""
+REPLY_EVENTS = frozenset({"run_finished", "dead_letter_resubmitted"})
+"""The events after which somebody may be told; a dead letter may be resubmitted when its run has long ended."""
 
 DueReplies = list[tuple[AwaitedReply, RunEnd]]
 
@@ -53,7 +53,12 @@ def first_reply(taken: ReceivedMessage, at: Moment) -> Reply:
     task_id = taken.order.task_id if taken.order is not None else None
     payload: dict[str, Any] = {"task_id": task_id, "status": "accepted", "run_id": taken.run_id}
     if taken.outcome is MessageOutcome.DEAD:
-        payload = {"task_id": task_id, "status": "refused", "reason": taken.reason, "letter_id": taken.letter_id}
+        payload = {
+            "task_id": task_id,
+            "status": "refused",
+            "reason": taken.reason,
+            "dead_letter_id": taken.dead_letter_id,
+        }
     return _reply(taken.message.reply_to, taken.message.correlation_id, payload, at)
 
 

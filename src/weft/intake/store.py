@@ -17,14 +17,14 @@ from weft.db.database import Transaction
 from weft.events import Fact
 from weft.intake.model import LARGEST_LETTER, DeadLetter, DeadLetterDetail, DeadLetterFilter, DeadLetterState, RunEnd
 
-letters = schema.letters
+dead_letters = schema.dead_letters
 
 LONGEST_NAME, LONGEST_REASON, LARGEST_HEADERS = 200, 4_000, 16_000
-_SHORT = tuple(column for column in letters.c if column.name not in ("body", "original", "headers"))
+_SHORT = tuple(column for column in dead_letters.c if column.name not in ("body", "original", "headers"))
 _LISTED = (
     *_SHORT,
-    func.length(letters.c.body).label("body_bytes"),
-    letters.c.original.is_not(None).label("edited"),
+    func.length(dead_letters.c.body).label("body_bytes"),
+    dead_letters.c.original.is_not(None).label("edited"),
 )
 
 
@@ -39,9 +39,9 @@ def add_dead_letter(
     reason: str,
     at: Moment,
 ) -> int:
-    """Keep a message that could not become a run; return the number of its letter.
+    """Keep a message that could not become a run; return the number of its dead letter.
 
-    A message that comes again while its letter is still dead makes no second one.
+    A message that comes again while its dead letter is still dead makes no second one.
     """
     source, message_id = _printable(source, LONGEST_NAME), _printable(message_id, LONGEST_NAME)
     kept = body[:LARGEST_LETTER]
@@ -53,65 +53,65 @@ def add_dead_letter(
     values: dict[str, Any] = {"source": source, "message_id": message_id, "project": place, "body": kept}
     values |= {"headers": _headers(headers), "reason": _printable(reason, LONGEST_REASON)}
     values |= {"state": DeadLetterState.DEAD.value, "revision": 1, "received_at": at, "changed_at": at}
-    key = tx.execute(insert(letters).values(values)).inserted_primary_key
+    key = tx.execute(insert(dead_letters).values(values)).inserted_primary_key
     if key is None:
         raise AssertionError("an inserted row has an id")
-    told = {"letter": int(key[0]), "source": source, "reason": values["reason"]}
-    events.append(tx, [Fact("letter_kept", place or "", data=told)], at)
+    told = {"dead_letter_id": int(key[0]), "source": source, "reason": values["reason"]}
+    events.append(tx, [Fact("dead_letter_kept", place or "", data=told)], at)
     return int(key[0])
 
 
 def find_dead_letters(tx: Transaction, wanted: DeadLetterFilter) -> list[DeadLetter]:
     """The newest first, without what is written in them."""
-    query = select(*_LISTED).order_by(letters.c.id.desc()).limit(wanted.limit)
+    query = select(*_LISTED).order_by(dead_letters.c.id.desc()).limit(wanted.limit)
     if wanted.projects is not None:
-        query = query.where(letters.c.project.in_(wanted.projects))
+        query = query.where(dead_letters.c.project.in_(wanted.projects))
     if wanted.state is not None:
-        query = query.where(letters.c.state == wanted.state.value)
+        query = query.where(dead_letters.c.state == wanted.state.value)
     if wanted.source is not None:
-        query = query.where(letters.c.source == wanted.source)
+        query = query.where(dead_letters.c.source == wanted.source)
     if wanted.before is not None:
-        query = query.where(letters.c.id < wanted.before)
+        query = query.where(dead_letters.c.id < wanted.before)
     return [_dead_letter(dict(row._mapping)) for row in tx.rows(query)]
 
 
-def dead_letter(tx: Transaction, letter_id: int) -> DeadLetter | None:
-    row = tx.execute(select(*_LISTED).where(letters.c.id == letter_id)).first()
+def dead_letter(tx: Transaction, dead_letter_id: int) -> DeadLetter | None:
+    row = tx.execute(select(*_LISTED).where(dead_letters.c.id == dead_letter_id)).first()
     return None if row is None else _dead_letter(dict(row._mapping))
 
 
-def dead_letter_detail(tx: Transaction, letter_id: int, *, lock: bool = False) -> DeadLetterDetail | None:
-    query: Select[Any] = select(*_LISTED, letters.c.body, letters.c.original, letters.c.headers)
-    query = query.where(letters.c.id == letter_id)
+def dead_letter_detail(tx: Transaction, dead_letter_id: int, *, lock: bool = False) -> DeadLetterDetail | None:
+    query: Select[Any] = select(*_LISTED, dead_letters.c.body, dead_letters.c.original, dead_letters.c.headers)
+    query = query.where(dead_letters.c.id == dead_letter_id)
     row = tx.execute(query.with_for_update() if lock else query).first()
     if row is None:
         return None
     short = {name: value for name, value in row._mapping.items() if name not in ("body", "original", "headers")}
     original = None if row.original is None else bytes(row.original)
     headers = msgspec.json.decode(row.headers, type=dict[str, str])
-    return DeadLetterDetail(letter=_dead_letter(short), headers=headers, body=bytes(row.body), original=original)
+    return DeadLetterDetail(dead_letter=_dead_letter(short), headers=headers, body=bytes(row.body), original=original)
 
 
-def change_dead_letter(tx: Transaction, letter: DeadLetter, values: Mapping[str, Any], at: Moment) -> bool:
-    """Write ``values`` if the letter is as it was read; False where somebody was first."""
-    same = and_(letters.c.id == letter.id, letters.c.revision == letter.revision)
-    values = {**values, "revision": letter.revision + 1, "changed_at": at}
-    return tx.execute(update(letters).where(same).values(values)).rowcount == 1
+def change_dead_letter(tx: Transaction, dead_letter: DeadLetter, values: Mapping[str, Any], at: Moment) -> bool:
+    """Write ``values`` if the dead letter is as it was read; False where somebody was first."""
+    same = and_(dead_letters.c.id == dead_letter.id, dead_letters.c.revision == dead_letter.revision)
+    values = {**values, "revision": dead_letter.revision + 1, "changed_at": at}
+    return tx.execute(update(dead_letters).where(same).values(values)).rowcount == 1
 
 
 def forget_dead_letters(tx: Transaction, before: Moment) -> int:
-    """Delete the letters that have waited for nobody since before then."""
-    settled = letters.c.state.in_((DeadLetterState.RESUBMITTED.value, DeadLetterState.DROPPED.value))
-    return tx.execute(delete(letters).where(settled, letters.c.changed_at < before)).rowcount
+    """Delete the dead letters that have waited for nobody since before then."""
+    settled = dead_letters.c.state.in_((DeadLetterState.RESUBMITTED.value, DeadLetterState.DROPPED.value))
+    return tx.execute(delete(dead_letters).where(settled, dead_letters.c.changed_at < before)).rowcount
 
 
 def _dead_letter_of(tx: Transaction, source: str, message_id: str, body: bytes) -> int | None:
     """The dead letter of this message. Bodies are large and most messages have come once, so one is compared, in the
     database, only where that may find something."""
-    came = func.coalesce(letters.c.original, letters.c.body)
-    same = and_(letters.c.source == source, letters.c.message_id == message_id)
-    dead = same & (letters.c.state == DeadLetterState.DEAD.value) & (func.length(came) == len(body))
-    query = select(letters.c.id).where(dead).order_by(letters.c.id).limit(1)
+    came = func.coalesce(dead_letters.c.original, dead_letters.c.body)
+    same = and_(dead_letters.c.source == source, dead_letters.c.message_id == message_id)
+    dead = same & (dead_letters.c.state == DeadLetterState.DEAD.value) & (func.length(came) == len(body))
+    query = select(dead_letters.c.id).where(dead).order_by(dead_letters.c.id).limit(1)
     if tx.value(query) is None:
         return None
     found = tx.value(query.where(came == body))

@@ -61,9 +61,9 @@ class DeadLetterContentDocument(DeadLetterDocument, frozen=True, kw_only=True):
 
 
 class ResubmitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a letter that was sent in again."""
+    """What became of a dead letter that was sent in again."""
 
-    letter: DeadLetterDocument
+    dead_letter: DeadLetterDocument
     run_id: int | None
     """The run that it is now; null where it was refused again."""
     fresh: bool
@@ -72,14 +72,14 @@ class ResubmitResult(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was refused again."""
 
 
-def dead_letter_document(letter: DeadLetter) -> DeadLetterDocument:
-    return copied(DeadLetterDocument, letter)
+def dead_letter_document(dead_letter: DeadLetter) -> DeadLetterDocument:
+    return copied(DeadLetterDocument, dead_letter)
 
 
 def dead_letter_content(opened: DeadLetterDetail) -> DeadLetterContentDocument:
     body, encoding = body_text(masked_body(opened.body))
     original, original_encoding = body_text(masked_body(opened.original or b""))
-    short = dead_letter_document(opened.letter)
+    short = dead_letter_document(opened.dead_letter)
     return DeadLetterContentDocument(
         **{name: getattr(short, name) for name in DeadLetterDocument.__struct_fields__},
         headers=redacted_tree(opened.headers),
@@ -92,7 +92,7 @@ def dead_letter_content(opened: DeadLetterDetail) -> DeadLetterContentDocument:
 
 def resubmit_result(done: Resubmission) -> ResubmitResult:
     return ResubmitResult(
-        letter=dead_letter_document(done.letter), run_id=done.run_id, fresh=done.fresh, refused=done.refused
+        dead_letter=dead_letter_document(done.dead_letter), run_id=done.run_id, fresh=done.fresh, refused=done.refused
     )
 
 
@@ -105,17 +105,17 @@ def body_text(data: bytes) -> tuple[str, BodyEncoding]:
     return (base64.b64encode(data).decode(), "base64") if "\0" in text else (text, "utf-8")
 
 
-operations = Operations("letters")
+operations = Operations("dead_letters")
 
-DEAD_LETTER_PATH = "/letters/{letter_id}"
+DEAD_LETTER_PATH = "/dead-letters/{dead_letter_id}"
 DEAD_LETTER_IF_MATCH = {
     "If-Match": "The revision that was read, as an ETag; the answer is 412 where it was changed meanwhile."
 }
-DEAD_LETTER_ETAG = {"ETag": "The revision of the letter; send it back as If-Match with a change."}
+DEAD_LETTER_ETAG = {"ETag": "The revision of the dead letter; send it back as If-Match with a change."}
 
 
 class DeadLetterListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which letters to list."""
+    """Which dead letters to list."""
 
     state: DeadLetterState | None = None
     source: str | None = None
@@ -125,7 +125,7 @@ class DeadLetterListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be written in a letter instead."""
+    """What is to be written in a dead letter instead."""
 
     body: Annotated[str, msgspec.Meta(max_length=2 * LARGEST_LETTER)]
     encoding: BodyEncoding = "utf-8"
@@ -162,7 +162,7 @@ DEAD_LETTER_UPDATE_EXAMPLE = DEAD_LETTER_CONTENT_EXAMPLE | {
     "original": DEAD_LETTER_BODY_EXAMPLE,
 }
 RESUBMIT_EXAMPLE: dict[str, Any] = {
-    "letter": DEAD_LETTER_EXAMPLE | {"state": "resubmitted", "run_id": 42, "revision": 3, "edited": True},
+    "dead_letter": DEAD_LETTER_EXAMPLE | {"state": "resubmitted", "run_id": 42, "revision": 3, "edited": True},
     "run_id": 42,
     "fresh": True,
     "refused": None,
@@ -170,7 +170,7 @@ RESUBMIT_EXAMPLE: dict[str, Any] = {
 
 
 @operations.get(
-    "/letters",
+    "/dead-letters",
     needs=Role.OPERATOR,
     query=DeadLetterListQuery,
     answer=Page[DeadLetterDocument],
@@ -179,7 +179,7 @@ RESUBMIT_EXAMPLE: dict[str, Any] = {
 async def list_(call: Call) -> Page[DeadLetterDocument]:
     """List dead letters, newest first, without what is written in them.
 
-    Letters whose project nobody can tell are listed for operators of all projects.
+    Dead letters whose project nobody can tell are listed for operators of all projects.
     """
     asked: DeadLetterListQuery = call.query
     wanted = DeadLetterFilter(
@@ -189,7 +189,7 @@ async def list_(call: Call) -> Page[DeadLetterDocument]:
         before=decode_number(asked.after),
         limit=asked.limit + 1,
     )
-    found = await call.app.letters.find(wanted)
+    found = await call.app.dead_letters.find(wanted)
     return Page.of([dead_letter_document(each) for each in found], asked.limit, lambda each: each.id)
 
 
@@ -201,9 +201,9 @@ async def list_(call: Call) -> Page[DeadLetterDocument]:
     example=DEAD_LETTER_CONTENT_EXAMPLE,
 )
 async def show(call: Call) -> DeadLetterContentDocument:
-    """Show one letter: why it is here, and what is written in it, with secrets masked. Its ETag is its revision."""
-    opened = await call.app.letters.get(await _check_dead_letter(call))
-    _set_etag(call, opened.letter)
+    """Show one dead letter: its reason, and its body with secrets masked. Its ETag is its revision."""
+    opened = await call.app.dead_letters.get(await _check_dead_letter(call))
+    _set_etag(call, opened.dead_letter)
     return await asyncio.to_thread(dead_letter_content, opened)
 
 
@@ -224,8 +224,10 @@ async def edit(call: Call) -> DeadLetterContentDocument:
     A mask that is where it was shown stands for the value that it hides; any other one is refused.
     """
     written = _body_bytes(call.body)
-    opened = await call.app.letters.edit(await _check_dead_letter(call), written, seen=call.seen, caller=call.caller)
-    _set_etag(call, opened.letter)
+    opened = await call.app.dead_letters.edit(
+        await _check_dead_letter(call), written, seen=call.seen, caller=call.caller
+    )
+    _set_etag(call, opened.dead_letter)
     return await asyncio.to_thread(dead_letter_content, opened)
 
 
@@ -239,8 +241,8 @@ async def edit(call: Call) -> DeadLetterContentDocument:
 )
 async def resubmit(call: Call) -> ResubmitResult:
     """Send a dead letter in again, as it is written now. One that is refused again stays dead, with the new reason."""
-    done = await call.app.letters.resubmit(await _check_dead_letter(call), seen=call.seen, caller=call.caller)
-    _set_etag(call, done.letter)
+    done = await call.app.dead_letters.resubmit(await _check_dead_letter(call), seen=call.seen, caller=call.caller)
+    _set_etag(call, done.dead_letter)
     return resubmit_result(done)
 
 
@@ -254,19 +256,19 @@ async def resubmit(call: Call) -> ResubmitResult:
 async def drop(call: Call) -> DeadLetterDocument:
     """Drop a dead letter: it is kept, but waits for nobody any more."""
     return dead_letter_document(
-        await call.app.letters.drop(await _check_dead_letter(call), seen=call.seen, caller=call.caller)
+        await call.app.dead_letters.drop(await _check_dead_letter(call), seen=call.seen, caller=call.caller)
     )
 
 
 async def _check_dead_letter(call: Call) -> int:
-    """The number of a letter that the caller may act on."""
-    letter = await call.app.letters.look(call.number("letter_id", "letter"))
-    call.check(letter.project or EVERYWHERE, f"letter {letter.id}")
-    return letter.id
+    """The number of a dead letter that the caller may act on."""
+    dead_letter = await call.app.dead_letters.look(call.number("dead_letter_id", "dead letter"))
+    call.check(dead_letter.project or EVERYWHERE, f"dead letter {dead_letter.id}")
+    return dead_letter.id
 
 
-def _set_etag(call: Call, letter: DeadLetter) -> None:
-    call.headers["ETag"] = f'"{letter.revision}"'
+def _set_etag(call: Call, dead_letter: DeadLetter) -> None:
+    call.headers["ETag"] = f'"{dead_letter.revision}"'
 
 
 def _body_bytes(edited: DeadLetterUpdate) -> bytes:

@@ -22,7 +22,7 @@ from weft.db.database import Database, Transaction
 from weft.events import Event
 from weft.spiders import store
 
-NOTABLE_KINDS = ("run_drifted", "ticks_missed", "worker_lost", "breaker_opened", "letter_kept")
+NOTABLE_KINDS = ("run_drifted", "ticks_missed", "worker_lost", "breaker_opened", "dead_letter_kept")
 """Kinds of events that somebody should look at."""
 MOST_NOTABLE = 100
 PIECE = 5_000

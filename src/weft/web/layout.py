@@ -73,7 +73,7 @@ MENU = (
     ),
     (
         MenuEntry("workers", N_("Workers"), "/workers"),
-        MenuEntry("letters", N_("Letters"), "/letters"),
+        MenuEntry("dead-letters", N_("Dead letters"), "/dead-letters"),
         MenuEntry("webhooks", N_("Webhooks"), "/webhooks"),
         MenuEntry("settings", N_("Settings"), "/settings"),
         MenuEntry("docs", N_("API"), "/docs"),
@@ -83,7 +83,7 @@ MENU = (
 
 SHOWN_IF: dict[str, Callable[[SessionValues], bool]] = {
     "workers": lambda session: may(session, "viewer"),
-    "letters": lambda session: may_somewhere(session, "operator"),
+    "dead-letters": lambda session: may_somewhere(session, "operator"),
     "webhooks": lambda session: may_somewhere(session, "admin"),
 }
 """Nouns whose pages show nothing to some readers, and who is led there."""

@@ -39,7 +39,7 @@ SESSION_SECONDS = 0.5
 LONGEST_MESSAGE = 8192
 LOGGED_OUT, REFUSED, GOING_AWAY, BUSY = 4401, 1008, 1012, 1013
 SHARED_PAGES = frozenset(
-    ("overview", "runs", "tasks", "schedules", "projects", "datasets", "workers", "letters", "webhooks")
+    ("overview", "runs", "tasks", "schedules", "projects", "datasets", "workers", "dead-letters", "webhooks")
 )
 """Pages that show the same to all who have the same rights. What is somebody's own, such as keys, is in others."""
 

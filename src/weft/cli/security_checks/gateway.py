@@ -59,7 +59,7 @@ BODIES: dict[str, Any] = {
     "crawls.create": {"spec": SITE, "project": PROJECT, "name": "{new}"},
     "datasets.put": {"key_fields": ["url"]},
     "destinations.add": {"url": FIELD_TABLE},
-    "letters.edit": {"body": "{}"},
+    "dead_letters.edit": {"body": "{}"},
     "projects.put": {"weight": 2},
     "proxies.set": PROXY_PLAN,
     "runs.start": {"project": PROJECT, "task": "{name}"},
@@ -100,8 +100,8 @@ async def create_objects(app: App, operation: str) -> dict[str, Any]:
         values |= await _crawl(app, new, verb)
     elif noun in ("versions", "standings"):
         values |= await _versions(app, new)
-    elif noun == "letters":
-        values["letter_id"] = await _dead_letter(app, new)
+    elif noun == "dead_letters":
+        values["dead_letter_id"] = await _dead_letter(app, new)
     elif noun == "webhooks":
         values |= await _webhook(app)
     elif noun == "users":

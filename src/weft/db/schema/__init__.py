@@ -30,7 +30,7 @@ from weft.db.schema.crawl_tables import (
     urls,
 )
 from weft.db.schema.event_tables import cursors, deliveries, events, inbox, webhooks
-from weft.db.schema.intake_tables import letters, replies, scrapyd_jobs
+from weft.db.schema.intake_tables import dead_letters, replies, scrapyd_jobs
 from weft.db.schema.item_tables import (
     datasets,
     destination_marks,
@@ -54,10 +54,13 @@ from weft.db.schema.system_tables import (
     thing_ids,
 )
 
-VERSION = 13
+FIRST_VERSION = 20
+"""The schema of the first release; those before it were never released, and have no migrations."""
+VERSION = FIRST_VERSION
 """The number of the newest migration."""
 
 __all__ = [
+    "FIRST_VERSION",
     "VERSION",
     "api_keys",
     "arrivals",
@@ -71,6 +74,7 @@ __all__ = [
     "crawls",
     "cursors",
     "datasets",
+    "dead_letters",
     "dedup_keys",
     "deliveries",
     "dependencies",
@@ -85,7 +89,6 @@ __all__ = [
     "items",
     "lanes",
     "leaders",
-    "letters",
     "limits",
     "log_chunks",
     "login_failures",

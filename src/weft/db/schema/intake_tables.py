@@ -16,8 +16,8 @@ scrapyd_jobs = table(
     Index("scrapyd_jobs_by_job", "job"),
 )
 
-letters = table(
-    "letters",  # messages that could not become a run, and why
+dead_letters = table(
+    "dead_letters",  # messages that could not become a run, and why
     Column("id", Id, primary_key=True),
     Column("source", String(200), nullable=False),  # the queue or stream that it came from
     Column("message_id", String(200), nullable=False),
@@ -31,9 +31,9 @@ letters = table(
     Column("changed_at", Moment, nullable=False),
     Column("body", Blob, nullable=False),  # last: what stands behind ten megabytes takes long to read in SQLite
     Column("original", Blob),  # as it came, where somebody has edited it
-    Index("letters_by_state", "state", "id"),
-    Index("letters_by_project", "project", "state", "id"),
-    Index("letters_by_message", "source", "message_id"),
+    Index("dead_letters_by_state", "state", "id"),
+    Index("dead_letters_by_project", "project", "state", "id"),
+    Index("dead_letters_by_message", "source", "message_id"),
     reuses_ids=False,
 )
 

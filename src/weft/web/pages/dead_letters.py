@@ -16,7 +16,7 @@ LARGEST_TYPED = 200_000
 SHOWN = 20_000
 """Characters that are shown of a body that is larger."""
 MESSAGES = {
-    "saved": N_("The letter is saved. What was written in it when it came is kept."),
+    "saved": N_("The dead letter is saved. What was written in it when it came is kept."),
     "refused": N_("It was refused again, for the reason below."),
     "dropped": N_("It waits for nobody any more."),
 }
@@ -24,7 +24,7 @@ MESSAGES = {
 
 
 async def listing(visit: Visit) -> WebPage:
-    """The letters, newest first: those that are dead unless others are asked for."""
+    """The dead letters, newest first: those that are dead unless others are asked for."""
     asked = {name: visit.query.get(name, "").strip() for name in ("state", "project", "source", "after")}
     asked["state"] = asked["state"] or "dead"
     query = {name: value for name, value in asked.items() if value and value != "all"}
@@ -35,32 +35,32 @@ async def listing(visit: Visit) -> WebPage:
         if refusal.problem.status not in (403, 422):
             raise
         found, errors = paging.Page(items=[]), {refusal.problem.field or "project": refusal.problem.detail}
-    older = "" if found.next is None else "/letters?" + urlencode({**asked, "after": found.next})
-    newest = "/letters?" + urlencode({**asked, "after": ""}) if asked["after"] else ""
+    older = "" if found.next is None else "/dead-letters?" + urlencode({**asked, "after": found.next})
+    newest = "/dead-letters?" + urlencode({**asked, "after": ""}) if asked["after"] else ""
     shown: dict[str, Any] = {"letters": found.items, "asked": asked, "states": STATES, "errors": errors}
     shown |= {"older": older, "newest": newest, "is_operator": may_somewhere(visit.session, "operator")}
     live = None if newest or errors else LiveRefresh(kinds=("letter_",))
-    return WebPage("letters/list.html", shown, found, status=422 if errors else 200, live=live)
+    return WebPage("dead_letters/list.html", shown, found, status=422 if errors else 200, live=live)
 
 
 async def detail(visit: Visit) -> WebPage:
-    """One letter, as it is now."""
+    """One dead letter, as it is now."""
     return await _detail(visit, said=MESSAGES.get(visit.query.get("said", ""), ""))
 
 
 async def act(visit: Visit) -> WebPage | Redirect:
-    """Save what was typed, and resubmit or drop the letter where that was asked for; then show it."""
-    verb, letter_id = visit.form.get("act", "save"), visit.path("letter_id")
-    address = "/letters/" + quote(letter_id, safe="")
+    """Save what was typed, and resubmit or drop the dead letter where that was asked for; then show it."""
+    verb, dead_letter_id = visit.form.get("act", "save"), visit.path("dead_letter_id")
+    address = "/dead-letters/" + quote(dead_letter_id, safe="")
     seen = {"if-match": f'"{visit.form.get("revision", "")}"'}
     try:
         if verb == "drop":
-            await visit.call(dead_letters.drop, letter_id=letter_id, sent=seen)
+            await visit.call(dead_letters.drop, dead_letter_id=dead_letter_id, sent=seen)
             return Redirect(f"{address}?said=dropped")
         revision = await _saved(visit, seen)
         if verb != "resubmit":
             return Redirect(f"{address}?said=saved")
-        done = await visit.call(dead_letters.resubmit, letter_id=letter_id, sent={"if-match": revision})
+        done = await visit.call(dead_letters.resubmit, dead_letter_id=dead_letter_id, sent={"if-match": revision})
     except ApiError as refusal:
         if refusal.problem.status not in (409, 412, 422, 429):
             raise
@@ -69,23 +69,25 @@ async def act(visit: Visit) -> WebPage | Redirect:
 
 
 async def _saved(visit: Visit, seen: dict[str, str]) -> str:
-    """Write down what was typed, if that is anything else than what is there; the ETag of the letter then."""
+    """Write down what was typed, if that is anything else than what is there; the ETag of the dead letter then."""
     typed, encoding = visit.form.get("body"), visit.form.get("encoding", "utf-8")
-    letter = await visit.call(dead_letters.show, letter_id=visit.path("letter_id"))
-    if typed is None or (typed, encoding) == (letter.body.replace("\r\n", "\n"), letter.body_encoding):
+    dead_letter = await visit.call(dead_letters.show, dead_letter_id=visit.path("dead_letter_id"))
+    if typed is None or (typed, encoding) == (dead_letter.body.replace("\r\n", "\n"), dead_letter.body_encoding):
         return seen["if-match"]
     body = {"body": typed, "encoding": encoding}
-    saved = await visit.call(dead_letters.edit, letter_id=visit.path("letter_id"), sent=seen, body=body)
+    saved = await visit.call(dead_letters.edit, dead_letter_id=visit.path("dead_letter_id"), sent=seen, body=body)
     return f'"{saved.revision}"'
 
 
 async def _detail(visit: Visit, *, said: str = "", refusal: ApiError | None = None) -> WebPage:
-    letter = await visit.call(dead_letters.show, letter_id=visit.path("letter_id"))
-    typed = visit.form.get("body", letter.body)
+    dead_letter = await visit.call(dead_letters.show, dead_letter_id=visit.path("dead_letter_id"))
+    typed = visit.form.get("body", dead_letter.body)
     errors = {} if refusal is None else {refusal.problem.field or "letter": refusal.problem.detail}
-    is_large = max(len(letter.body), len(letter.original or "")) > LARGEST_TYPED
-    shown = {"letter": letter, "typed": typed, "said": said, "errors": errors, "is_large": is_large, "most": SHOWN}
-    return WebPage("letters/detail.html", shown, letter, status=200 if refusal is None else refusal.problem.status)
+    is_large = max(len(dead_letter.body), len(dead_letter.original or "")) > LARGEST_TYPED
+    shown = {"letter": dead_letter, "typed": typed, "said": said, "errors": errors, "is_large": is_large, "most": SHOWN}
+    return WebPage(
+        "dead_letters/detail.html", shown, dead_letter, status=200 if refusal is None else refusal.problem.status
+    )
 
 
-PAGES = {"/letters": {"GET": listing}, "/letters/{letter_id}": {"GET": detail, "POST": act}}
+PAGES = {"/dead-letters": {"GET": listing}, "/dead-letters/{dead_letter_id}": {"GET": detail, "POST": act}}

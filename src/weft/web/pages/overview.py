@@ -111,7 +111,7 @@ async def _workers(visit: Visit) -> list[WorkerDocument] | None:
 
 
 async def _troubles(visit: Visit) -> list[OverviewAlert]:
-    """What is wrong now, as far as the reader may know: letters are for operators, webhooks for admins."""
+    """What is wrong now, as far as the reader may know: dead letters are for operators, webhooks for admins."""
     roles = set(visit.session["grants"].values())
     alerts: list[OverviewAlert] = []
     if roles - {"viewer"}:
@@ -122,7 +122,9 @@ async def _troubles(visit: Visit) -> list[OverviewAlert]:
         if dead.items:
             at, count = dead.items[0].received_at, len(dead.items)
             alerts.append(
-                OverviewAlert(kind="letters", page="/letters", at=at, count=count, is_more=dead.next is not None)
+                OverviewAlert(
+                    kind="dead-letters", page="/dead-letters", at=at, count=count, is_more=dead.next is not None
+                )
             )
     if "admin" in roles:
         for webhook in (await visit.call(webhooks.list_)).items:
@@ -148,7 +150,7 @@ def _unhealthy_spiders(found_of: Sequence[ProjectHealthDocument]) -> list[Overvi
 
 
 def _recent_alerts(event: EventDocument) -> OverviewAlert | None:
-    """An event that is worth a look; letters and webhooks are told as they are now."""
+    """An event that is worth a look; dead letters and webhooks are told as they are now."""
     at, data = event.at, event.data
     if event.kind == "run_drifted":
         return OverviewAlert(kind="drift", page=f"/runs/{event.run_id}", at=at, what=str(event.run_id))

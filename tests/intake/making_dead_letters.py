@@ -1,4 +1,4 @@
-"""Letters for tests, as intake keeps them."""
+"""Dead letters for tests, as intake keeps them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def written(**changed: Any) -> bytes:
 
 
 async def kept(app: App, body: bytes | None = None, **changed: Any) -> int:
-    """A letter with an order that is wrong, unless it says otherwise."""
+    """A dead letter with an order that is wrong, unless it says otherwise."""
     values: dict[str, Any] = {"source": SOURCE, "message_id": "m-1", "project": "shop", "headers": {"priority": 3}}
     values |= {"body": written(priority=1.5) if body is None else body, "reason": REASON, "at": 1_000_000}
     return await app.db.transact(lambda tx: store.add_dead_letter(tx, **(values | changed)))
