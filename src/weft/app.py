@@ -102,7 +102,7 @@ class App:
     users: Users
     logins: Logins
     sessions: Sessions
-    shares: GuestLinks
+    guest_links: GuestLinks
     throttle: LoginThrottle
     tokens: AccessTokens
     encryptor: Encryptor
@@ -248,7 +248,7 @@ async def open_app(
         users=Users(db, passwords, keys, clock),
         logins=Logins(db, passwords, throttle, denied_requests),
         sessions=Sessions(db, clock),
-        shares=GuestLinks(db, clock),
+        guest_links=GuestLinks(db, clock),
         throttle=throttle,
         tokens=AccessTokens(db, encryptor, clock),
         encryptor=encryptor,

@@ -26,7 +26,7 @@ class Source:
         return found
 
 
-async def test_who_asks_during_a_read_shares_the_next_one_and_sees_what_happened_before() -> None:
+async def test_who_asks_during_a_read_guest_links_the_next_one_and_sees_what_happened_before() -> None:
     alike, source = SingleFlight(), Source()
     first = asyncio.create_task(alike("all", source.read))
     await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def test_who_gives_up_does_not_take_the_answer_from_the_others() -> None:
         await one
 
 
-async def test_callers_of_other_projects_never_share_a_list(nobody: Visitor) -> None:
+async def test_callers_of_other_projects_never_guest_link_a_list(nobody: Visitor) -> None:
     projects = ("shop", "news")
     await nobody.app.runs.submit([NewRun(project=each, task="t", kind="noop", spec=RunSpec({})) for each in projects])
     visitors = [await nobody.with_role(Role.VIEWER, project) for project in projects]

@@ -24,12 +24,12 @@ PLACE = (
 async def test_a_crawl_is_begun_and_shown_with_how_far_it_is(admin: Visitor) -> None:
     made = await admin.post("/v1/crawls", {"spec": SPEC | {"budget": {"pages": 100}}, "project": "shop", "name": "x"})
     assert (made.status, made.headers["Location"]) == (202, "/v1/crawls/1")
-    share = await Share.of(admin.app, await admin.app.crawls.get(1))
-    await share.fetch(pages=3, failed=1, skips=SKIPS)
+    partition = await Share.of(admin.app, await admin.app.crawls.get(1))
+    await partition.fetch(pages=3, failed=1, skips=SKIPS)
     shown = (await admin.get("/v1/crawls/1")).json
     assert (shown["crawl"]["name"], shown["crawl"]["state"], shown["crawl"]["urls"]) == ("x", "active", [SITE])
     assert (shown["counts"]["done"], shown["counts"]["failed"], shown["left"]) == (3, 1, 0)
-    assert [each["run_id"] for each in shown["shares"]] == [share.run_id]
+    assert [each["run_id"] for each in shown["partitions"]] == [partition.run_id]
     assert shown["skips"][0] == {
         "reason": "scope",
         "sentence": "it lies outside of what the crawl may fetch",
@@ -88,8 +88,8 @@ async def test_secrets_of_a_spec_are_not_shown(admin: Visitor) -> None:
 
 
 async def test_long_lists_come_in_pages(admin: Visitor) -> None:
-    share = await Share.of(admin.app, await a_crawl(admin.app))
-    await share.fetch(pages=5)
+    partition = await Share.of(admin.app, await a_crawl(admin.app))
+    await partition.fetch(pages=5)
     seen: list[str] = []
     after = ""
     while True:

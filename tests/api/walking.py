@@ -114,8 +114,8 @@ async def a_key(app: App, project: str) -> Values:
 
 
 async def a_share(app: App, project: str) -> Values:
-    share, _ = await app.shares.create(project, label="walk", by="test")
-    return {"share_id": share.id}
+    share, _ = await app.guest_links.create(project, label="walk", by="test")
+    return {"guest_link_id": share.id}
 
 
 async def a_user(app: App, project: str) -> Values:
@@ -352,9 +352,9 @@ WALK: dict[str, Step] = {
     "standings.history": Step(make=an_old_version, query="?spider=prices"),
     "standings.list": Step(scope="own"),
     "standings.show": Step(make=an_old_version),
-    "shares.create": Step(body={"project": "{project}", "label": "walk"}),
-    "shares.list": Step(make=a_share, query="?project={project}"),
-    "shares.revoke": Step(make=a_share),
+    "guest_links.create": Step(body={"project": "{project}", "label": "walk"}),
+    "guest_links.list": Step(make=a_share, query="?project={project}"),
+    "guest_links.revoke": Step(make=a_share),
     "find.list": Step(scope="own", query="?q={project}"),
     "tasks.apply": Step(make=a_new_name, body={"tasks": [{"name": "{name}", "project": "{project}", "kind": "noop"}]}),
     "tasks.backfill": Step(make=a_task, body=WINDOW),

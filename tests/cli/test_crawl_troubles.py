@@ -53,7 +53,7 @@ def test_that_trouble_lasts_is_worth_a_line_where_it_says_until_when(monkeypatch
     assert [len(lines) for lines in told] == [1, 0, 1]
 
 
-def share(**fields: Any) -> CrawlPartition:
+def partition(**fields: Any) -> CrawlPartition:
     usual: dict[str, Any] = {"run_id": 7, "state": "running", "worker": "w1", "attempt": 2}
     nothing = {"started_at": None, "finished_at": None, "outcome": None, "reason": None}
     return CrawlPartition(**usual | nothing | fields)
@@ -66,12 +66,12 @@ def held_by(holder: str, later: int = HOUR) -> KnownHost:
 @for_each(
     ("known", "of", "is_told"),
     [
-        (held_by("7:1"), share(), True),
-        (held_by("7:2"), share(state="queued"), True),
-        (held_by("7:2"), share(), False),
-        (held_by("9:1"), share(), False),
-        (held_by("7:1", later=0), share(), False),
-        (held_by(""), share(), False),
+        (held_by("7:1"), partition(), True),
+        (held_by("7:2"), partition(state="queued"), True),
+        (held_by("7:2"), partition(), False),
+        (held_by("9:1"), partition(), False),
+        (held_by("7:1", later=0), partition(), False),
+        (held_by(""), partition(), False),
     ],
 )
 def test_a_host_that_waits_for_an_attempt_that_is_gone_is_told_with_the_end_of_its_lease(
@@ -86,8 +86,10 @@ def test_a_host_that_waits_for_an_attempt_that_is_gone_is_told_with_the_end_of_i
 def report(state: str, **counts: int) -> CrawlReport:
     told: dict[str, Any] = dict.fromkeys(each.name for each in fields(Crawl))
     crawl = Crawl(**told | {"state": "active", "spec": CrawlSpec()})
-    shares = [share(state=state)]
-    return CrawlReport(crawl=crawl, counts=Counts(**counts), pages_per_second=5.0, shares=shares, skips=[], traps=[])
+    partitions = [partition(state=state)]
+    return CrawlReport(
+        crawl=crawl, counts=Counts(**counts), pages_per_second=5.0, partitions=partitions, skips=[], traps=[]
+    )
 
 
 def test_a_crawl_that_nobody_does_is_not_said_to_be_under_way() -> None:

@@ -32,7 +32,7 @@ def test_no_runs_are_told_in_words(shell: Shell) -> None:
     assert shell.document("runs", "list", "--state", "failed") == []
 
 
-LISTS = ("tasks", "crawls", "datasets", "dead-letters", "users", "keys", "webhooks", "shares", "audit")
+LISTS = ("tasks", "crawls", "datasets", "dead-letters", "users", "keys", "webhooks", "guest-links", "audit")
 
 
 @pytest.mark.parametrize("noun", LISTS)

@@ -15,8 +15,8 @@ pytestmark = on_sqlite
 async def test_a_crawl_that_goes_on_is_counted_again_after_a_moment(app: App) -> None:
     now = [0.0]
     counting, crawl = CountCache(app.frontier, lambda: now[0]), await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.fetch(pages=2)
+    partition = await Share.of(app, crawl)
+    await partition.fetch(pages=2)
     assert (await counting.of(crawl)).done == 2
     await app.crawls.feed(crawl.id, ["https://site.example/more"])
     assert (await counting.of(crawl)).queued == 0

@@ -27,22 +27,22 @@ def spreader(app: App, clock: SetClock) -> CrawlAutoscaler:
 
 
 async def live(app: App, crawl: Crawl) -> list[str]:
-    shares = (await app.crawls.report(crawl.id)).shares
-    return [share.state for share in shares if share.finished_at is None]
+    partitions = (await app.crawls.report(crawl.id)).partitions
+    return [partition.state for partition in partitions if partition.finished_at is None]
 
 
-async def spread_over(app: App, share: Share, hosts: int) -> None:
+async def spread_over(app: App, partition: Share, hosts: int) -> None:
     """Find pages of so many hosts."""
     urls = [f"https://h{number}.example/" for number in range(hosts)]
-    await share.turn(Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls]))
+    await partition.turn(Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls]))
 
 
 async def test_a_crawl_is_begun_with_its_first_run(app: App) -> None:
     crawl = await a_crawl(app)
     assert (crawl.state, crawl.name, crawl.project, crawl.created_by) == ("active", "site.example", "shop", "test")
     report = await app.crawls.report(crawl.id)
-    [share] = report.shares
-    assert (share.run_id, share.state, crawl.run_id) == (crawl.run_id, "queued", share.run_id)
+    [partition] = report.partitions
+    assert (partition.run_id, partition.state, crawl.run_id) == (crawl.run_id, "queued", partition.run_id)
     assert (await app.crawls.all({"shop"}))[0] == crawl
     assert await app.crawls.project_of(crawl.id) == "shop"
     assert await app.crawls.all({"blog"}) == await app.crawls.all(state="paused") == []
@@ -68,7 +68,7 @@ async def test_a_process_knows_whether_any_crawl_is_active(app: App) -> None:
         ({"sitemaps": ["file:///etc/passwd"]}, "sitemaps is 'file:///etc/passwd'; it must be an http"),
         ({"scope": {"deny": ["("]}}, "crawl.scope.deny is '('; it must be a regular expression"),
         ({"urls": []}, "it must have at least one address to begin with"),
-        ({"crawl": 7}, "a new crawl is no share of another"),
+        ({"crawl": 7}, "a new crawl is no partition of another"),
         ({"scope": {"within": "world"}}, "invalid enum value 'world'"),
     ],
 )
@@ -81,14 +81,14 @@ async def test_a_crawl_that_may_not_begin_is_refused_in_a_sentence(app: App, cha
 
 async def test_pausing_gives_back_what_is_held_and_resuming_goes_on(app: App) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
+    partition = await Share.of(app, crawl)
+    await partition.turn()
     assert (await app.crawls.pause(crawl.id)).state == "paused"
-    [host] = share.hosts
+    [host] = partition.hosts
     given_back = Turn(reports=[HostReport(host.host, host.fence, release=True)])
-    turned = await share.turn(given_back)
+    turned = await partition.turn(given_back)
     assert (turned.stop, turned.reason) == ("paused", "paused by a person")
-    await share.hand.end(share.lease)
+    await partition.hand.end(partition.lease)
     assert (await app.crawls.counts(crawl.id)).queued == 1
     await app.crawls.resume(crawl.id)
     again = await Share.of(app, crawl, "other")
@@ -98,7 +98,7 @@ async def test_pausing_gives_back_what_is_held_and_resuming_goes_on(app: App) ->
     assert [kind for kind in kinds if kind.startswith("crawl_")] == ["crawl_started", "crawl_paused", "crawl_resumed"]
 
 
-async def test_a_share_that_waits_is_cancelled_when_its_crawl_rests(app: App) -> None:
+async def test_a_partition_that_waits_is_cancelled_when_its_crawl_rests(app: App) -> None:
     crawl = await a_crawl(app)
     await app.crawls.pause(crawl.id)
     assert await live(app, crawl) == []
@@ -108,8 +108,8 @@ async def test_a_share_that_waits_is_cancelled_when_its_crawl_rests(app: App) ->
 
 async def test_a_crawl_that_is_stopped_is_forgotten_with_all_that_it_knows(app: App) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.fetch(pages=3, skips=SKIPS)
+    partition = await Share.of(app, crawl)
+    await partition.fetch(pages=3, skips=SKIPS)
     await app.blobs.put(f"crawls/{crawl.id}/warc/a.warc.gz", b"raw")
     with pytest.raises(Conflict, match="stop it first"):
         await app.crawls.delete(crawl.id)
@@ -121,26 +121,26 @@ async def test_a_crawl_that_is_stopped_is_forgotten_with_all_that_it_knows(app: 
     assert await app.blobs.keys(f"crawls/{crawl.id}") == []
 
 
-async def test_a_report_counts_pages_shares_skips_and_traps(app: App) -> None:
+async def test_a_report_counts_pages_partitions_skips_and_traps(app: App) -> None:
     crawl = await a_crawl(app, budget={"pages": 30})
-    share = await Share.of(app, crawl)
-    await share.fetch(pages=4, failed=1, skips=SKIPS)
-    await share.turn(Turn(), skips=[TRAP])
+    partition = await Share.of(app, crawl)
+    await partition.fetch(pages=4, failed=1, skips=SKIPS)
+    await partition.turn(Turn(), skips=[TRAP])
     report = await app.crawls.report(crawl.id)
     assert (report.counts.done, report.counts.failed, report.counts.hosts, report.counts.size) == (4, 1, 1, 500)
     assert {each.reason: each.count for each in report.skips} == {"scope": 612, "calendar": 82, "robots": 20}
     assert [(trap.pattern, trap.count) for trap in report.traps] == [("/calendar/{number}", 82)]
-    assert [(each.state, each.worker) for each in report.shares] == [("running", "hand")]
+    assert [(each.state, each.worker) for each in report.partitions] == [("running", "hand")]
 
 
 async def test_a_crawl_is_spread_over_the_workers_that_are_there_while_hosts_wait(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
+    partition = await Share.of(app, crawl)
     for name in ("second", "third"):
         await Hand.join(app, name)
-    await share.turn()
-    assert await spreader(app, clock).tick() == 0  # one host, one share
-    await spread_over(app, share, 2)
+    await partition.turn()
+    assert await spreader(app, clock).tick() == 0  # one host, one partition
+    await spread_over(app, partition, 2)
     assert await spreader(app, clock).tick() == 2
     assert await spreader(app, clock).tick() == 0
     assert sorted(await live(app, crawl)) == ["queued", "queued", "running"]
@@ -148,9 +148,9 @@ async def test_a_crawl_is_spread_over_the_workers_that_are_there_while_hosts_wai
 
 async def test_a_crawl_is_spread_no_further_than_it_says(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app, spread=2)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    await spread_over(app, share, 5)
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    await spread_over(app, partition, 5)
     assert sorted(await live(app, crawl)) == ["queued", "running"]  # both are queued with the crawl
     assert await spreader(app, clock).tick() == 0
     assert len(await live(app, crawl)) == 2
@@ -158,21 +158,21 @@ async def test_a_crawl_is_spread_no_further_than_it_says(app: App, clock: SetClo
 
 async def test_a_crawl_whose_run_failed_rests_and_says_why(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await app.runs.cancel(share.run_id, "cancelled by a person")
-    await share.hand.end(share.lease, "cancelled", reason="cancelled by a person")
+    partition = await Share.of(app, crawl)
+    await app.runs.cancel(partition.run_id, "cancelled by a person")
+    await partition.hand.end(partition.lease, "cancelled", reason="cancelled by a person")
     assert await spreader(app, clock).tick() == 0
     clock.now += SETTLED + SECOND
     assert await spreader(app, clock).tick() == 0
     rests = await app.crawls.get(crawl.id)
-    assert (rests.state, rests.reason) == ("paused", f"run {share.run_id} cancelled: cancelled by a person")
+    assert (rests.state, rests.reason) == ("paused", f"run {partition.run_id} cancelled: cancelled by a person")
 
 
 async def test_a_crawl_without_a_run_gets_one_again(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    await share.hand.end(share.lease)
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    await partition.hand.end(partition.lease)
     clock.now += SETTLED + SECOND
     assert await spreader(app, clock).tick() == 1
     assert await live(app, crawl) == ["queued"]
@@ -191,8 +191,8 @@ async def test_addresses_that_are_given_are_fetched_even_after_the_end(app: App)
 
 async def test_what_failed_is_put_back_in_line(app: App) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.fetch(pages=1, failed=2)
+    partition = await Share.of(app, crawl)
+    await partition.fetch(pages=1, failed=2)
     assert await app.crawls.requeue(crawl.id, FAILED) == 2
     assert (await app.crawls.counts(crawl.id)).queued == 2
     with pytest.raises(Invalid, match="it must be failed or skipped"):
@@ -236,34 +236,36 @@ async def test_a_crawl_that_is_over_goes_on_with_what_failed_while_its_budget_la
 
 async def one_page_and_one_failure(app: App, crawl: Crawl, found: int) -> None:
     """Let a crawl fetch its seed, find so many pages, fail with one of them, and end."""
-    share = await Share.of(app, crawl)
+    partition = await Share.of(app, crawl)
     urls = [f"{SITE}{number}" for number in range(found)]
-    await share.turn(Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls], hosts=10, urls_per_host=2))
-    [host] = share.hosts
+    await partition.turn(
+        Turn(found=[Found(key_of(url), url, host_of(url), 1) for url in urls], hosts=10, urls_per_host=2)
+    )
+    [host] = partition.hosts
     states = ((DONE, 200, 100), (FAILED, 500, 100))
     outcomes = [
         Outcome(each.key, state, status=status, fetched_at=1, size=size)
         for each, (state, status, size) in zip(host.urls, states, strict=True)
     ]
     report = HostReport(host.host, host.fence, outcomes, release=True)
-    assert (await share.turn(Turn(reports=[report], hosts=10))).stop == "done"
-    await share.hand.end(share.lease)
+    assert (await partition.turn(Turn(reports=[report], hosts=10))).stop == "done"
+    await partition.hand.end(partition.lease)
 
 
-async def test_a_worker_that_took_two_shares_leaves_one_for_another(app: App, clock: SetClock) -> None:
+async def test_a_worker_that_took_two_partitions_leaves_one_for_another(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    await spread_over(app, share, 5)
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    await spread_over(app, partition, 5)
     second = await Hand.join(app, "second")
     assert await spreader(app, clock).tick() == 1
-    assert len(await share.hand.lease()) == 1  # the greedy one takes that too
+    assert len(await partition.hand.lease()) == 1  # the greedy one takes that too
     assert await spreader(app, clock).tick() == 1
     assert len(await second.lease()) == 1
     assert await spreader(app, clock).tick() == 0
 
 
-def test_no_crawl_has_more_than_twice_as_many_shares_as_workers() -> None:
+def test_no_crawl_has_more_than_twice_as_many_partitions_as_workers() -> None:
     def taken(worker: str, state: str = "running") -> ShareOf:
         return ShareOf(
             run_id=1,

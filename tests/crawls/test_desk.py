@@ -1,4 +1,4 @@
-"""A run that does a share of a crawl asks for work, through whichever way its worker speaks."""
+"""A run that does a partition of a crawl asks for work, through whichever way its worker speaks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_crawl_is_over_once_all_of_it_is_done_and_given_back(app: App) -
     assert (kinds.count("crawl_started"), kinds.count("crawl_finished")) == (1, 1)
 
 
-async def test_two_runs_that_name_a_crawl_share_it(app: App) -> None:
+async def test_two_runs_that_name_a_crawl_partition_it(app: App) -> None:
     hand = await Hand.join(app)
     first = await leased(app, hand)
     begun = await asked(app, hand, first, Turn(hosts=1))
@@ -208,7 +208,7 @@ async def test_what_a_crawl_discovers_feeds_another(app: App) -> None:
     assert [url.url for host in fed.turned.leases for url in host.urls] == ["http://three.example/item"]
 
 
-async def test_a_share_that_has_nothing_to_do_is_made_known_to_the_others(app: App, clock: SetClock) -> None:
+async def test_a_partition_that_has_nothing_to_do_is_made_known_to_the_others(app: App, clock: SetClock) -> None:
     hand = await Hand.join(app)
     first = await leased(app, hand)
     begun = await asked(app, hand, first)

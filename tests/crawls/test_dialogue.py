@@ -1,4 +1,4 @@
-"""What a share of a crawl says to its worker, and does with the answers."""
+"""What a partition of a crawl says to its worker, and does with the answers."""
 
 from tests.crawls.test_workbench import lease, workbench
 from weft.crawler.host_scheduler import HostScheduler
@@ -22,7 +22,7 @@ def turn(talk: Reporter, hosts: int = 0, *, others_hungry: bool = False) -> bool
     return told.question.asked.hungry
 
 
-async def test_half_of_the_hosts_are_given_back_to_a_share_that_has_none() -> None:
+async def test_half_of_the_hosts_are_given_back_to_a_partition_that_has_none() -> None:
     bench = workbench(delay_seconds=0.0)
     talk = dialogue(bench)
     for number in range(4):
@@ -33,7 +33,7 @@ async def test_half_of_the_hosts_are_given_back_to_a_share_that_has_none() -> No
     assert [held.leaving for held in bench.hosts.values()] == [False, False], "once in a while is enough"
 
 
-async def test_a_share_that_had_none_gives_nothing_back_because_of_itself() -> None:
+async def test_a_partition_that_had_none_gives_nothing_back_because_of_itself() -> None:
     bench = workbench(delay_seconds=0.0)
     talk = dialogue(bench)
     assert turn(talk, hosts=4, others_hungry=True)

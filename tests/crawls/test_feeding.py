@@ -24,7 +24,7 @@ SEED = "http://one.example/"
 POLICY = {"crawl_contact": "crawl@weft.example"}
 
 
-async def share(app: App, hand: Hand, task: str, **spec: Any) -> Lease:
+async def partition(app: App, hand: Hand, task: str, **spec: Any) -> Lease:
     await submit(app, kind="crawl", task=task, spec={"urls": [SEED], **spec})
     return await hand.lease_one()
 
@@ -40,7 +40,7 @@ def done_with(held: HostLease, *, release: bool = False) -> HostReport:
 
 async def test_a_crawl_with_nobody_to_feed_is_paused_and_its_page_is_not_done(app: App) -> None:
     hand = await Hand.join(app)
-    lease = await share(app, hand, "links", tier="discover", feeds="pages")
+    lease = await partition(app, hand, "links", tier="discover", feeds="pages")
     (held,) = (await turned(app, hand, lease, Turn(hosts=1))).turned.leases
     answer = await turned(app, hand, lease, Turn(reports=[done_with(held)]), feed=["http://two.example/x"])
     assert (answer.stop, [kept.held for kept in answer.turned.kept]) == ("paused", [True])
@@ -59,7 +59,7 @@ async def test_a_crawl_that_has_not_begun_or_rests_is_fed_as_well(another_app: O
     fed = await app.crawls.create("shop", {"tier": "fetch"}, name="pages", paused=state == "paused")
     for _ in await hand.lease():
         pass  # its first share does nothing yet
-    lease = await share(app, hand, "links", tier="discover", feeds="pages")
+    lease = await partition(app, hand, "links", tier="discover", feeds="pages")
     answer = await turned(app, hand, lease, Turn(hosts=1), feed=["http://two.example/x#part", "no address"])
     assert answer.stop == ""
     assert [each.url for each in await app.frontier.urls(fed.id)] == ["http://two.example/x"]
@@ -80,7 +80,7 @@ async def test_a_crawl_that_its_frontier_has_lost_is_paused_and_not_done(
     prefix = f"weft-{uuid.uuid4().hex}:"
     app = await another_app(frontier=f"{redis_server.url}?prefix={prefix}", **POLICY)
     hand = await Hand.join(app)
-    lease = await share(app, hand, "site")
+    lease = await partition(app, hand, "site")
     begun = await turned(app, hand, lease, Turn(hosts=1))
     assert [each.host for each in begun.turned.leases] == ["one.example"]
     await lose_all(redis_server, prefix)

@@ -13,7 +13,7 @@ from weft.items.model import TimelineSample
 BEGAN: Moment = SetClock().now
 
 
-def share(run_id: int = 7, attempt: int = 1, state: str = "running", began: float = 0.0) -> CrawlPartition:
+def partition(run_id: int = 7, attempt: int = 1, state: str = "running", began: float = 0.0) -> CrawlPartition:
     nothing: dict[str, Any] = {"worker": "w1", "finished_at": None, "outcome": None, "reason": None}
     return CrawlPartition(run_id=run_id, attempt=attempt, state=state, started_at=at(began), **nothing)
 
@@ -30,24 +30,24 @@ STEADY = told((0, 0), (10, 100), (20, 300))
 
 
 def test_the_speed_is_that_of_the_last_seconds_of_all_who_run() -> None:
-    shares, courses = [share(), share(8)], {(7, 1): STEADY, (8, 1): told((0, 0), (10, 50))}
-    assert crawls.current_throughput(shares, courses, at(20)) == 20.0 + 5.0
+    partitions, courses = [partition(), partition(8)], {(7, 1): STEADY, (8, 1): told((0, 0), (10, 50))}
+    assert crawls.current_throughput(partitions, courses, at(20)) == 20.0 + 5.0
 
 
 def test_what_has_just_begun_is_as_fast_as_it_was_since_then() -> None:
-    assert crawls.current_throughput([share(began=1)], {(7, 1): told((5, 40))}, at(6)) == 10.0
-    assert crawls.current_throughput([share()], {}, at(6)) == 0.0
+    assert crawls.current_throughput([partition(began=1)], {(7, 1): told((5, 40))}, at(6)) == 10.0
+    assert crawls.current_throughput([partition()], {}, at(6)) == 0.0
 
 
 def test_an_attempt_that_is_gone_adds_nothing() -> None:
     courses = {(7, 1): STEADY, (7, 2): told((30, 0), (40, 50))}
-    assert crawls.current_throughput([share(attempt=2, began=30)], courses, at(41)) == 5.0
+    assert crawls.current_throughput([partition(attempt=2, began=30)], courses, at(41)) == 5.0
 
 
 def test_a_run_that_waits_or_has_told_nothing_for_long_is_not_fast() -> None:
-    assert crawls.current_throughput([share(state="queued")], {(7, 1): STEADY}, at(21)) == 0.0
-    assert crawls.current_throughput([share()], {(7, 1): STEADY}, at(20) + crawls.SILENT_AFTER) == 20.0
-    assert crawls.current_throughput([share()], {(7, 1): STEADY}, at(20) + crawls.SILENT_AFTER + 1) == 0.0
+    assert crawls.current_throughput([partition(state="queued")], {(7, 1): STEADY}, at(21)) == 0.0
+    assert crawls.current_throughput([partition()], {(7, 1): STEADY}, at(20) + crawls.SILENT_AFTER) == 20.0
+    assert crawls.current_throughput([partition()], {(7, 1): STEADY}, at(20) + crawls.SILENT_AFTER + 1) == 0.0
 
 
 def test_what_nobody_has_told_yet_is_no_standstill_on_the_chart_until_it_lasts() -> None:

@@ -25,11 +25,11 @@ async def asked(app: App, crawl: Crawl, url: str) -> str:
     return (await app.crawls.why(crawl.id, url)).sentence
 
 
-async def told(share: Share, **outcome: Any) -> None:
+async def told(partition: Share, **outcome: Any) -> None:
     """Tell what became of the first page."""
-    await share.turn()
-    [host] = share.hosts
-    await share.turn(Turn(reports=[HostReport(host.host, host.fence, [Outcome(key_of(SITE), **outcome)])]))
+    await partition.turn()
+    [host] = partition.hosts
+    await partition.turn(Turn(reports=[HostReport(host.host, host.fence, [Outcome(key_of(SITE), **outcome)])]))
 
 
 async def test_an_address_that_nobody_links_to_is_not_found(app: App) -> None:
@@ -50,32 +50,32 @@ async def test_an_address_that_lies_outside_is_told_so(app: App) -> None:
 
 async def test_an_address_that_was_crawled_is_told_with_its_status(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await told(share, state="done", status=200, fetched_at=clock.now)
+    partition = await Share.of(app, crawl)
+    await told(partition, state="done", status=200, fetched_at=clock.now)
     assert await asked(app, crawl, f"{SITE}#top") == f"it was crawled at {iso(clock.now)}, with status 200"
 
 
 async def test_an_address_that_failed_is_told_with_the_reason(app: App) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await told(share, state="failed", reason="deadline", tries=3)
+    partition = await Share.of(app, crawl)
+    await told(partition, state="failed", reason="deadline", tries=3)
     assert await asked(app, crawl, SITE) == "it failed after 3 tries: it took longer than a fetch may take"
 
 
 async def test_an_address_that_was_skipped_is_told_with_the_reason(app: App) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await told(share, state="skipped", reason="robots")
+    partition = await Share.of(app, crawl)
+    await told(partition, state="skipped", reason="robots")
     assert await asked(app, crawl, SITE) == "robots.txt does not allow it"
 
 
 async def test_an_address_in_line_is_told_when_its_turn_is(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
+    partition = await Share.of(app, crawl)
+    await partition.turn()
     assert "about to be fetched" in await asked(app, crawl, SITE)
     later = clock.now + 60 * SECOND
-    await told(share, state="queued", reason="status_503", next_at=later, tries=1)
+    await told(partition, state="queued", reason="status_503", next_at=later, tries=1)
     words = await asked(app, crawl, SITE)
     assert words == (
         "it is in line after 1 tries that failed (the server answered with status 503), "
@@ -97,14 +97,14 @@ async def test_a_host_that_is_left_alone_is_told_with_what_went_wrong(
     app: App, clock: SetClock, robots: str, errors: int, because: str
 ) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    [host] = partition.hosts
     kept = {"https://site.example": StoredRobots(at=clock.now, found=robots)}
     state = msgspec.json.encode(HostState(robots=kept, errors=errors)).decode()
     later = clock.now + 60 * SECOND
     outcome = Outcome(key_of(SITE), "queued")
-    await share.turn(
+    await partition.turn(
         Turn(reports=[HostReport(host.host, host.fence, [outcome], state=state, next_at=later, release=True)])
     )
     words = f"it is in line, and its host site.example is left alone until {iso(later)}"
@@ -113,11 +113,11 @@ async def test_a_host_that_is_left_alone_is_told_with_what_went_wrong(
 
 async def test_the_robots_txt_of_a_host_that_is_known_counts(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    [host] = partition.hosts
     rules = StoredRobots(at=clock.now, found=RULES, text="User-agent: *\nDisallow: /private/\n")
     state = msgspec.json.encode(HostState(robots={"https://site.example": rules})).decode()
-    await share.turn(Turn(reports=[HostReport(host.host, host.fence, state=state)]))
+    await partition.turn(Turn(reports=[HostReport(host.host, host.fence, state=state)]))
     assert await asked(app, crawl, f"{SITE}private/a") == "robots.txt does not allow it"
     assert await asked(app, crawl, f"{SITE}public/a") == "no page that was fetched links to it"

@@ -235,8 +235,8 @@ async def _people(app: App) -> dict[str, Any]:
     await app.keys.create("nightly reports", {EVERYWHERE: Role.VIEWER}, by="ada")
     await app.users.create("grace", "correct horse battery", {"shop": Role.DEVELOPER, "news": Role.VIEWER})
     await app.secrets.set("shop", "API_TOKEN", "hush-hush-hush-hush", by="ada")
-    _, token = await app.shares.create("shop", label="the people of the shop", by="ada")
-    _, dataset_token = await app.shares.create("shop", label="press", by="ada", dataset="prices")
+    _, token = await app.guest_links.create("shop", label="the people of the shop", by="ada")
+    _, dataset_token = await app.guest_links.create("shop", label="press", by="ada", dataset="prices")
     return {"key_id": key.id, "token": token, "dataset_token": dataset_token}
 
 

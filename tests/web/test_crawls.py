@@ -33,8 +33,8 @@ async def pressed(surfer: Surfer, crawl_id: int, act: str) -> Shown:
 async def test_the_list_shows_how_far_crawls_are(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
     assert "No site was crawled yet" in (await surfer.get("/crawls")).text
-    share = await Share.of(app, await a_crawl(app))
-    await share.fetch(pages=3, failed=1)
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.fetch(pages=3, failed=1)
     page = (await surfer.get("/crawls")).text
     row = page.split('id="crawl-1"')[1].split("</tr>")[0]
     assert "site.example" in row
@@ -46,13 +46,13 @@ async def test_the_list_shows_how_far_crawls_are(app: App, surfer: Surfer) -> No
 
 async def test_the_page_of_a_crawl_tells_who_does_it_and_what_was_left_out(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.fetch(pages=2, skips=[TRAP])
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.fetch(pages=2, skips=[TRAP])
     page = html.unescape((await surfer.get("/crawls/1")).text)
-    assert f'href="/runs/{share.run_id}"' in page
+    assert f'href="/runs/{partition.run_id}"' in page
     assert "site.example/calendar/{number}" in page
     assert "a calendar that does not end" in page
-    assert ">Fetched<" not in page[page.index('id="shares"') : page.index('id="skips"')], "it counts every response"
+    assert ">Fetched<" not in page[page.index('id="partitions"') : page.index('id="skips"')], "it counts every response"
     assert ">Responses<" in page
     told = (await surfer.get("/crawls/1.json")).text
     assert '"is_trap":true' in told
@@ -62,12 +62,12 @@ async def test_pages_that_were_skipped_on_suspicion_are_told_first_and_fetched_a
     app: App, surfer: Surfer
 ) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.turn()
+    [host] = partition.hosts
     outcomes = [Outcome(each.key, SKIPPED, "near_duplicates") for each in host.urls]
     skip = Skip("near_duplicates", host.host, "/{number}", SITE, len(outcomes), is_trap=True)
-    await share.turn(Turn(reports=[HostReport(host.host, host.fence, outcomes)]), [skip])
+    await partition.turn(Turn(reports=[HostReport(host.host, host.fence, outcomes)]), [skip])
     assert "Skipped on suspicion of a trap: 1" in html.unescape((await surfer.get("/crawls/1")).text)
     await pressed(surfer, 1, "fetch_skipped")
     assert (await app.crawls.counts(1)).queued == 1
@@ -76,9 +76,9 @@ async def test_pages_that_were_skipped_on_suspicion_are_told_first_and_fetched_a
 
 async def test_what_failed_is_not_tried_again_without_a_budget(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app, budget={"bytes": 100}))
-    await share.fetch(pages=2, failed=1)
-    assert (await share.turn(Turn(hosts=1))).stop == "done"
+    partition = await Share.of(app, await a_crawl(app, budget={"bytes": 100}))
+    await partition.fetch(pages=2, failed=1)
+    assert (await partition.turn(Turn(hosts=1))).stop == "done"
     page = await pressed(surfer, 1, "requeue")
     assert page.status == 409
     assert "rawl 1 is over and cannot go on: its 100 bytes are used up; begin a new one" in html.unescape(page.text)
@@ -145,8 +145,8 @@ async def test_what_is_wrong_with_a_form_is_told_beside_its_field(
 
 async def test_hosts_addresses_and_skips_have_pages_of_their_own(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.fetch(pages=2, failed=1, skips=[TRAP])
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.fetch(pages=2, failed=1, skips=[TRAP])
     assert "site.example" in (await surfer.get("/crawls/1/hosts")).text
     failed = (await surfer.get("/crawls/1/urls?state=failed")).text
     assert failed.count('rel="noopener nofollow noreferrer"') == 1
@@ -160,24 +160,24 @@ async def test_hosts_addresses_and_skips_have_pages_of_their_own(app: App, surfe
 
 async def test_a_host_is_left_alone_until_a_moment_that_is_to_come(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.turn()
+    [host] = partition.hosts
     for year, told in ((2000, 0), (2100, 1)):
         day = moment(datetime(year, 1, 1, tzinfo=UTC))
-        await share.turn(Turn(reports=[HostReport(host.host, host.fence, [], next_at=day)]))
+        await partition.turn(Turn(reports=[HostReport(host.host, host.fence, [], next_at=day)]))
         assert (await surfer.get("/crawls/1/hosts")).text.count("<time") == told
 
 
 async def test_a_host_that_does_not_answer_is_told_on_the_page_of_its_crawl(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.turn()
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.turn()
     assert "does not answer" not in (await surfer.get("/crawls/1")).text
-    [host] = share.hosts
+    [host] = partition.hosts
     later, state = moment(datetime(2999, 1, 1, 12, 31, tzinfo=UTC)), '{"trouble": "does not answer (no route <b>)"}'
     report = HostReport(host.host, host.fence, next_at=later, state=state, release=True)
-    await share.turn(Turn(reports=[report]))
+    await partition.turn(Turn(reports=[report]))
     page = (await surfer.get("/crawls/1")).text
     assert "<bdi>site.example</bdi> does not answer (no route &lt;b&gt;)" in page
     assert "2999-01-01T12:31" in page.split("Asked again:")[1].split("</div>")[0]
@@ -191,12 +191,12 @@ async def test_a_host_that_waits_for_a_run_that_was_killed_is_told_with_the_end_
 ) -> None:
     clock.now = moment(datetime(2999, 1, 1, 12, 30, tzinfo=UTC))  # the page asks the clock of this machine
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    await share.turn()
+    partition = await Share.of(app, await a_crawl(app))
+    await partition.turn()
     assert "was cut off" not in (await surfer.get("/crawls/1")).text
-    await share.hand.lose()
+    await partition.hand.lose()
     page = (await surfer.get("/crawls/1")).text
-    told = page.split(f"<bdi>site.example</bdi>: its run {share.run_id} was cut off.")[1].split("</div>")[0]
+    told = page.split(f"<bdi>site.example</bdi>: its run {partition.run_id} was cut off.")[1].split("</div>")[0]
     assert "2999-01-01T12:31" in told
     await app.crawls.stop(1)
     assert "was cut off" not in (await surfer.get("/crawls/1")).text
@@ -223,7 +223,7 @@ async def test_a_viewer_is_offered_nothing_to_press(app: App, surfer: Surfer) ->
 
 async def test_the_page_of_a_run_leads_to_its_crawl(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
-    assert 'href="/crawls/1"' in (await surfer.get(f"/runs/{share.run_id}")).text
-    assert (await surfer.get(f"/crawls?run={share.run_id}")).leads_to == "/crawls/1"
+    partition = await Share.of(app, await a_crawl(app))
+    assert 'href="/crawls/1"' in (await surfer.get(f"/runs/{partition.run_id}")).text
+    assert (await surfer.get(f"/crawls?run={partition.run_id}")).leads_to == "/crawls/1"
     assert (await surfer.get("/crawls?run=77")).leads_to == "/crawls"

@@ -139,5 +139,5 @@ async def test_nothing_lasts_for_ever_because_its_end_was_not_understood(app: Ap
     key = {"csrf": csrf, "name": "ci", "days": "7", "project": "*", "role": "viewer"}
     link = {"csrf": csrf, "label": "friends", "expires": "1"}
     assert (await surfer.send("/settings/keys/new", key)).status == 422
-    assert (await surfer.send("/projects/shop/shares", link)).status == 422
-    assert (await app.shares.page(), [each for each in await app.keys.all() if each.name == "ci"]) == ([], [])
+    assert (await surfer.send("/projects/shop/guest-links", link)).status == 422
+    assert (await app.guest_links.page(), [each for each in await app.keys.all() if each.name == "ci"]) == ([], [])

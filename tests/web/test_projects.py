@@ -91,7 +91,7 @@ async def test_a_project_shows_its_spiders_as_dots_and_in_a_table(app: App, surf
     assert 'href="/projects/shop/spiders/prices"' in page.text
     assert "prices: 4 pages, 2 items" in html.unescape(page.text).replace("\u2009", "")
     assert "1 of 2 failed" in page.text
-    assert 'href="/projects/shop/shares"' in page.text
+    assert 'href="/projects/shop/guest-links"' in page.text
     assert 'href="/settings/secrets?project=shop"' in page.text
     told = msgspec.json.decode((await surfer.get("/projects/shop.json")).data)
     assert told["standing"]["by_spider"][0]["items"] == 4

@@ -78,7 +78,7 @@ EXAMPLES: dict[str, list[str]] = {
     "/projects/{project}/deploy": ["/projects/shop/deploy"],
     "/projects/{project}/spiders/{spider:path}": ["/projects/shop/spiders/prices"],
     "/projects/{project}/spiders/{spider:path}/run": ["/projects/shop/spiders/prices/run"],
-    "/projects/{project}/shares": ["/projects/shop/shares"],
+    "/projects/{project}/guest-links": ["/projects/shop/guest-links"],
     "/crawls": ["/crawls", "/crawls?state=stopped"],
     "/crawls/new": ["/crawls/new"],
     "/crawls/{crawl_id}": ["/crawls/{crawl_id}?url=https://elsewhere.example/"],

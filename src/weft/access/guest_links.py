@@ -54,9 +54,9 @@ class GuestLinks:
         def work(tx: Transaction) -> GuestLink:
             if store.count_valid_guest_links(tx, project, self._clock()) >= MOST_VALID:
                 raise Conflict(f"project {project} has {MOST_VALID} links for guests; revoke one first")
-            share = _existing(tx, store.add_guest_link(tx, row))
-            record_change(tx, after=guest_link_document(share))
-            return share
+            guest_link = _existing(tx, store.add_guest_link(tx, row))
+            record_change(tx, after=guest_link_document(guest_link))
+            return guest_link
 
         return await self._db.transact(work), token
 
@@ -66,16 +66,16 @@ class GuestLinks:
         """Links of these projects (None: of all), newest first; those too that count no more."""
         return await self._db.read(lambda tx: store.guest_links(tx, projects, below, limit))
 
-    async def get(self, share_id: int) -> GuestLink:
-        return await self._db.read(lambda tx: _existing(tx, share_id))
+    async def get(self, guest_link_id: int) -> GuestLink:
+        return await self._db.read(lambda tx: _existing(tx, guest_link_id))
 
-    async def revoke(self, share_id: int) -> GuestLink:
+    async def revoke(self, guest_link_id: int) -> GuestLink:
         """End a link, at once and for good. Revoking it again changes nothing."""
 
         def work(tx: Transaction) -> GuestLink:
-            before = _existing(tx, share_id)
-            store.revoke_guest_link(tx, share_id, self._clock())
-            revoked = _existing(tx, share_id)
+            before = _existing(tx, guest_link_id)
+            store.revoke_guest_link(tx, guest_link_id, self._clock())
+            revoked = _existing(tx, guest_link_id)
             record_change(tx, before=guest_link_document(before), after=guest_link_document(revoked))
             return revoked
 
@@ -83,13 +83,17 @@ class GuestLinks:
 
     async def caller(self, token: Token, address: str = "") -> Caller:
         """The guest who has this token; Unknown where it is nobody's, revoked or expired."""
-        share = await self._db.glance(lambda tx: _opened(tx, token, self._clock()))
-        if share is None:
+        guest_link = await self._db.glance(lambda tx: _opened(tx, token, self._clock()))
+        if guest_link is None:
             raise Unknown("the link is not known, or it was revoked or has expired")
-        self._used[share.id] = self._clock()
+        self._used[guest_link.id] = self._clock()
         await self._note_used()
         return Caller(
-            name=str(share.id), kind="guest", grants={share.project: Role.VIEWER}, id=share.id, address=address
+            name=str(guest_link.id),
+            kind="guest",
+            grants={guest_link.project: Role.VIEWER},
+            id=guest_link.id,
+            address=address,
         )
 
     async def _note_used(self) -> None:
@@ -100,10 +104,10 @@ class GuestLinks:
         await self._db.transact(lambda tx: store.note_guest_links_used(tx, used))
 
 
-def _existing(tx: Transaction, share_id: int) -> GuestLink:
-    found = store.guest_link(tx, share_id)
+def _existing(tx: Transaction, guest_link_id: int) -> GuestLink:
+    found = store.guest_link(tx, guest_link_id)
     if found is None:
-        raise NotFound("share", share_id)
+        raise NotFound("guest link", guest_link_id)
     return found
 
 
@@ -111,10 +115,10 @@ def _opened(tx: Transaction, token: Token, at: Moment) -> GuestLink | None:
     """The link of this token, where it counts and its maker may still see what it shows."""
     if len(token) > LONGEST_TOKEN or not token.isascii():
         return None
-    share = store.guest_link_by_digest(tx, secret_digest(token))
-    if share is None or not share.is_valid(at):
+    guest_link = store.guest_link_by_digest(tx, secret_digest(token))
+    if guest_link is None or not guest_link.is_valid(at):
         return None
-    maker = store.user_named(tx, share.created_by)
-    if maker is not None and not (maker[0].active and {share.project, EVERYWHERE} & maker[0].grants.keys()):
+    maker = store.user_named(tx, guest_link.created_by)
+    if maker is not None and not (maker[0].active and {guest_link.project, EVERYWHERE} & maker[0].grants.keys()):
         return None
-    return share
+    return guest_link

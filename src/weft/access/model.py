@@ -275,24 +275,24 @@ class GuestLinkDocument(msgspec.Struct, frozen=True, kw_only=True):
 class CreatedGuestLink(msgspec.Struct, frozen=True, kw_only=True):
     """A new link."""
 
-    share: GuestLinkDocument
+    guest_link: GuestLinkDocument
     token: str
     """Shown here and never again."""
     path: str
     """Where guests look, below the address of this weft; it has the token in it."""
 
 
-def guest_link_document(share: GuestLink) -> GuestLinkDocument:
+def guest_link_document(guest_link: GuestLink) -> GuestLinkDocument:
     return GuestLinkDocument(
-        id=share.id,
-        project=share.project,
-        dataset=share.dataset,
-        label=share.label,
-        created_by=share.created_by,
-        created_at=iso(share.created_at),
-        expires_at=iso(share.expires_at),
-        revoked_at=iso(share.revoked_at),
-        used_at=iso(share.used_at),
+        id=guest_link.id,
+        project=guest_link.project,
+        dataset=guest_link.dataset,
+        label=guest_link.label,
+        created_by=guest_link.created_by,
+        created_at=iso(guest_link.created_at),
+        expires_at=iso(guest_link.expires_at),
+        revoked_at=iso(guest_link.revoked_at),
+        used_at=iso(guest_link.used_at),
     )
 
 

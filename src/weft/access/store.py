@@ -236,49 +236,53 @@ def forget_old_failures(tx: Transaction, before: Moment) -> int:
     return tx.execute(delete(failures).where(failures.c.at < before)).rowcount
 
 
-shares = schema.shares
-GUEST_LINK_COLUMNS = tuple(shares.c[name] for name in GuestLink.__dataclass_fields__)
+guest_links = schema.guest_links
+GUEST_LINK_COLUMNS = tuple(guest_links.c[name] for name in GuestLink.__dataclass_fields__)
 
 
 def add_guest_link(tx: Transaction, row: Mapping[str, Any]) -> int:
     """Keep a link; of its token only the digest."""
-    key: Any = tx.execute(insert(shares).values(**row)).inserted_primary_key
+    key: Any = tx.execute(insert(guest_links).values(**row)).inserted_primary_key
     return int(key[0])
 
 
-def guest_link(tx: Transaction, share_id: int) -> GuestLink | None:
-    return _guest_link(tx.execute(select(*GUEST_LINK_COLUMNS).where(shares.c.id == share_id)).first())
+def guest_link(tx: Transaction, guest_link_id: int) -> GuestLink | None:
+    return _guest_link(tx.execute(select(*GUEST_LINK_COLUMNS).where(guest_links.c.id == guest_link_id)).first())
 
 
 def guest_link_by_digest(tx: Transaction, digest: str) -> GuestLink | None:
     """The link whose token has this digest, whether it counts or not."""
-    return _guest_link(tx.execute(select(*GUEST_LINK_COLUMNS).where(shares.c.digest == digest)).first())
+    return _guest_link(tx.execute(select(*GUEST_LINK_COLUMNS).where(guest_links.c.digest == digest)).first())
 
 
 def guest_links(tx: Transaction, projects: Collection[str] | None, below: int | None, limit: int) -> list[GuestLink]:
     """Links of these projects, newest first."""
-    query = select(*GUEST_LINK_COLUMNS).order_by(shares.c.id.desc()).limit(limit)
+    query = select(*GUEST_LINK_COLUMNS).order_by(guest_links.c.id.desc()).limit(limit)
     if projects is not None:
-        query = query.where(shares.c.project.in_(sorted(projects)))
+        query = query.where(guest_links.c.project.in_(sorted(projects)))
     if below is not None:
-        query = query.where(shares.c.id < below)
+        query = query.where(guest_links.c.id < below)
     return [GuestLink(**row._mapping) for row in tx.rows(query)]
 
 
 def count_valid_guest_links(tx: Transaction, project: str, at: Moment) -> int:
     """How many links of a project count."""
-    lasts = shares.c.expires_at.is_(None) | (shares.c.expires_at > at)
-    query = select(shares.c.id).where(shares.c.project == project, shares.c.revoked_at.is_(None), lasts)
+    lasts = guest_links.c.expires_at.is_(None) | (guest_links.c.expires_at > at)
+    query = select(guest_links.c.id).where(guest_links.c.project == project, guest_links.c.revoked_at.is_(None), lasts)
     return len(tx.rows(query))
 
 
-def revoke_guest_link(tx: Transaction, share_id: int, at: Moment) -> None:
-    tx.execute(update(shares).where(shares.c.id == share_id, shares.c.revoked_at.is_(None)).values(revoked_at=at))
+def revoke_guest_link(tx: Transaction, guest_link_id: int, at: Moment) -> None:
+    tx.execute(
+        update(guest_links)
+        .where(guest_links.c.id == guest_link_id, guest_links.c.revoked_at.is_(None))
+        .values(revoked_at=at)
+    )
 
 
 def note_guest_links_used(tx: Transaction, used: Mapping[int, Moment]) -> None:
-    for share_id, at in sorted(used.items()):
-        tx.execute(update(shares).where(shares.c.id == share_id).values(used_at=at))
+    for guest_link_id, at in sorted(used.items()):
+        tx.execute(update(guest_links).where(guest_links.c.id == guest_link_id).values(used_at=at))
 
 
 def _guest_link(row: Any) -> GuestLink | None:

@@ -1,4 +1,4 @@
-"""``weft users``, ``weft keys``, ``weft shares`` and ``weft audit``: users, API keys, guest links and the audit log."""
+"""Users, API keys, guest links and the audit log: ``weft users``, ``keys``, ``guest-links`` and ``audit``."""
 
 from __future__ import annotations
 
@@ -319,12 +319,12 @@ def list_guest_links(context: typer.Context) -> None:
 
     project = options_of(context).project
     within = None if project is None else [project]
-    shares = ask(context, lambda weft: weft.shares.page(within, limit=MOST_GUEST_LINKS))
-    empty = none_of("links", [project], "there is no link for guests; `weft shares create` makes one")
+    guest_links = ask(context, lambda weft: weft.guest_links.page(within, limit=MOST_GUEST_LINKS))
+    empty = none_of("links", [project], "there is no link for guests; `weft guest-links create` makes one")
     answer(
         context,
-        [guest_link_document(each) for each in shares],
-        lambda: table(GUEST_LINK_HEADINGS, map(_guest_link_row, shares), empty=empty),
+        [guest_link_document(each) for each in guest_links],
+        lambda: table(GUEST_LINK_HEADINGS, map(_guest_link_row, guest_links), empty=empty),
     )
 
 
@@ -351,15 +351,17 @@ def create_guest_link(
     async def work(weft: App) -> tuple[GuestLink, str]:
         if only_dataset is not None:
             await weft.datasets.get(project, only_dataset)
-        return await weft.shares.create(project, label=label, by=MAKER, dataset=only_dataset, expires_at=expires_at)
+        return await weft.guest_links.create(
+            project, label=label, by=MAKER, dataset=only_dataset, expires_at=expires_at
+        )
 
-    share, token = ask(context, work, changes=True)
-    told = {"share": guest_link_document(share), "token": token, "path": guest_link_path(token)}
+    guest_link, token = ask(context, work, changes=True)
+    told = {"guest_link": guest_link_document(guest_link), "token": token, "path": guest_link_path(token)}
     answer(
         context,
         told,
         lambda: (
-            f"link {share.id} is made: {shown(_shown_in_link(share))}\n"
+            f"link {guest_link.id} is made: {shown(_shown_in_link(guest_link))}\n"
             f"below weft's address, shown this once: {guest_link_path(token)}"
         ),
     )
@@ -368,32 +370,47 @@ def create_guest_link(
 @guest_links_app.command("revoke", cls=WeftCommand)
 def revoke_guest_link(
     context: typer.Context,
-    share_id: Annotated[
+    guest_link_id: Annotated[
         int, typer.Argument(metavar="LINK", parser=whole("the number of a link", 1, 2**63 - 1), help="Its number.")
     ],
 ) -> None:
     """Revoke a guest link, for good."""
     from weft.access.model import guest_link_document
 
-    share = ask(context, lambda weft: weft.shares.revoke(share_id), changes=True)
-    answer(context, guest_link_document(share), lambda: f"link {share.id} ({shown(share.label)}) is revoked")
+    guest_link = ask(context, lambda weft: weft.guest_links.revoke(guest_link_id), changes=True)
+    answer(
+        context, guest_link_document(guest_link), lambda: f"link {guest_link.id} ({shown(guest_link.label)}) is revoked"
+    )
 
 
-def _guest_link_row(share: GuestLink) -> tuple[object, ...]:
-    used, expires = ago(share.used_at), ago(share.expires_at)
-    shows = share.dataset or "everything"
-    return (share.id, share.label, _guest_link_state(share), share.project, shows, share.created_by, used, expires)
+def _guest_link_row(guest_link: GuestLink) -> tuple[object, ...]:
+    used, expires = ago(guest_link.used_at), ago(guest_link.expires_at)
+    shows = guest_link.dataset or "everything"
+    return (
+        guest_link.id,
+        guest_link.label,
+        _guest_link_state(guest_link),
+        guest_link.project,
+        shows,
+        guest_link.created_by,
+        used,
+        expires,
+    )
 
 
-def _guest_link_state(share: GuestLink) -> str:
-    if share.revoked_at is not None:
+def _guest_link_state(guest_link: GuestLink) -> str:
+    if guest_link.revoked_at is not None:
         return "revoked"
-    return "open" if share.is_valid(now()) else "expired"
+    return "open" if guest_link.is_valid(now()) else "expired"
 
 
-def _shown_in_link(share: GuestLink) -> str:
-    what = f"project {share.project}" if share.dataset is None else f"dataset {share.project}/{share.dataset}"
-    until = "" if share.expires_at is None else f", expires {ago(share.expires_at)}"
+def _shown_in_link(guest_link: GuestLink) -> str:
+    what = (
+        f"project {guest_link.project}"
+        if guest_link.dataset is None
+        else f"dataset {guest_link.project}/{guest_link.dataset}"
+    )
+    until = "" if guest_link.expires_at is None else f", expires {ago(guest_link.expires_at)}"
     return f"{what}{until}"
 
 

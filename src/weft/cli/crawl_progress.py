@@ -38,11 +38,11 @@ class HostTroubles:
         self._said: dict[str, tuple[str, str, float]] = {}
         """The trouble, the line about it, and when."""
 
-    def news(self, hosts: Iterable[KnownHost], shares: Sequence[CrawlPartition] = ()) -> list[str]:
+    def news(self, hosts: Iterable[KnownHost], partitions: Sequence[CrawlPartition] = ()) -> list[str]:
         """What was not said yet."""
         lines = []
         for each in hosts:
-            line = held_line(each, shares) or trouble_line(each)
+            line = held_line(each, partitions) or trouble_line(each)
             if line and self._is_new(each.host, host_problem(each), line):
                 self._said[each.host] = host_problem(each), line, time.monotonic()
                 lines.append(line)
@@ -56,19 +56,19 @@ class HostTroubles:
         return trouble != before or not line.endswith(LATER_SECONDS)
 
 
-def trouble_lines(hosts: Iterable[KnownHost], shares: Sequence[CrawlPartition]) -> list[str]:
+def trouble_lines(hosts: Iterable[KnownHost], partitions: Sequence[CrawlPartition]) -> list[str]:
     """What holds up a crawl just now, a line for each host."""
-    return [line for each in hosts if (line := held_line(each, shares) or trouble_line(each))]
+    return [line for each in hosts if (line := held_line(each, partitions) or trouble_line(each))]
 
 
-def held_line(known: KnownHost, shares: Sequence[CrawlPartition]) -> str:
+def held_line(known: KnownHost, partitions: Sequence[CrawlPartition]) -> str:
     """Such as: site.example was held by run 7, which was cut off; free at 12:31:05."""
-    words = partition_text(known, shares)
+    words = partition_text(known, partitions)
     return escaped(f"{known.host} {words}") if words else ""
 
 
-def partition_text(known: KnownHost, shares: Sequence[CrawlPartition]) -> str:
-    if known.leased_until <= now() + SOON_SECONDS or not is_abandoned(known.holder, shares):
+def partition_text(known: KnownHost, partitions: Sequence[CrawlPartition]) -> str:
+    if known.leased_until <= now() + SOON_SECONDS or not is_abandoned(known.holder, partitions):
         return ""
     run = known.holder.partition(":")[0]
     return f"was held by run {run}, which was cut off; free {_clock_time(known.leased_until)}"
@@ -144,7 +144,7 @@ async def _watch_crawl(weft: App, crawl_id: int, interrupts: InterruptSignal) ->
             report = await weft.crawls.report(crawl_id)
             if report.crawl.state != ACTIVE:
                 return report
-            view.say(troubles.news(await weft.crawls.hosts(crawl_id, limit=MOST_HOSTS), report.shares))
+            view.say(troubles.news(await weft.crawls.hosts(crawl_id, limit=MOST_HOSTS), report.partitions))
             view.show(report)
             if await interrupts.within(POLL_SECONDS):
                 return None
@@ -227,7 +227,7 @@ def _progress_view() -> ProgressBar | ProgressLines:
 
 def progress_text(report: CrawlReport, rate: float) -> str:
     """How far a crawl is, on one line."""
-    counts, is_running = report.counts, any(share.state == "running" for share in report.shares)
+    counts, is_running = report.counts, any(partition.state == "running" for partition in report.partitions)
     if not report.pages and not is_running:
         return WAITING_TEXT
     parts = [f"{counts.done:,} pages", *([f"{rate:.1f}/s"] if is_running else [])]
@@ -311,10 +311,10 @@ def report_text(report: CrawlReport, troubles: Sequence[str] = ()) -> str:
             ("ended", None if crawl.ended_at is None else ago(crawl.ended_at)),
         ]
     )
-    shares = [(each.run_id, each.state, each.worker, each.pages, each.reason) for each in report.shares]
+    partitions = [(each.run_id, each.state, each.worker, each.pages, each.reason) for each in report.partitions]
     skips = [(each.count, each.reason, describe_reason(each.reason)) for each in report.skips]
     traps = [(each.count, each.host + each.pattern, each.example) for each in report.traps]
-    parts = [head, "\n".join(troubles), table(("RUN", "STATE", "WORKER", "PAGES", "WHY"), shares)]
+    parts = [head, "\n".join(troubles), table(("RUN", "STATE", "WORKER", "PAGES", "WHY"), partitions)]
     parts += [table(("LEFT OUT", "REASON", "WHY"), skips), table(("TRAPPED", "PATTERN", "EXAMPLE"), traps)]
     return "\n\n".join(part for part in parts if part)
 

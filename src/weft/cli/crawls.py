@@ -70,7 +70,7 @@ async def _joined(weft: App, crawl: int) -> AsyncIterator[bytes]:
 
 
 async def write_items(weft: App, crawl: int, format: str, fields: tuple[str, ...]) -> None:
-    """Print the items of every run that did a share."""
+    """Print the items of every run that did a partition."""
     from weft.crawls.model import is_spider_crawl
     from weft.items.exporters import ExportFormat, export, item_source
 
@@ -78,7 +78,7 @@ async def write_items(weft: App, crawl: int, format: str, fields: tuple[str, ...
     known = [] if is_spider_crawl(report.crawl) else page_fields(report.crawl.spec)
     if unknown := [name for name in fields if known and name not in known]:
         raise Invalid("--fields", unknown[0], f"the pages of crawl {crawl} have {', '.join(known)}")
-    runs = sorted(share.run_id for share in report.shares)
+    runs = sorted(partition.run_id for partition in report.partitions)
     await _write_file(
         None, export(ExportFormat(format), item_source(lambda: _page_rows(weft, runs), ids=False), fields)
     )
@@ -395,7 +395,7 @@ def show(context: typer.Context, crawl: Number) -> None:
         return await weft.crawls.report(crawl), await weft.crawls.hosts(crawl, limit=MOST_HOSTS)
 
     found, known = ask(context, look)
-    troubles = trouble_lines(known, found.shares) if found.crawl.state == ACTIVE else []
+    troubles = trouble_lines(known, found.partitions) if found.crawl.state == ACTIVE else []
     answer(context, report_document(found), lambda: report_text(found, troubles))
 
 
@@ -449,7 +449,7 @@ def hosts(context: typer.Context, crawl: Number, limit: Limit = 100) -> None:
         (
             *(each.host, each.counts.done, each.counts.failed, each.counts.queued + each.counts.leased),
             *(each.counts.skipped, each.holder, ago(each.next_at) if each.next_at > now() else "now"),
-            partition_text(each, report.shares) or reasons.host_problem(each),
+            partition_text(each, report.partitions) or reasons.host_problem(each),
         )
         for each in found
     ]

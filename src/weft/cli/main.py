@@ -56,7 +56,7 @@ COMMANDS = {
     "users": CommandEntry("weft.cli.access:users_app", "Manage users."),
     "keys": CommandEntry("weft.cli.access:keys_app", "Manage API keys."),
     "webhooks": CommandEntry("weft.cli.webhooks:app", "Manage webhooks and their deliveries."),
-    "shares": CommandEntry("weft.cli.access:guest_links_app", "Manage guest links to a project."),
+    "guest-links": CommandEntry("weft.cli.access:guest_links_app", "Manage guest links to a project."),
     "top": CommandEntry("weft.cli.workers:top", "Watch the queue, runs and workers live."),
     "login": CommandEntry("weft.cli.contexts:login", "Log in to a server; commands use it from now on."),
     "context": CommandEntry("weft.cli.contexts:app", "Choose which server commands use."),

@@ -8,6 +8,7 @@ from weft.client.connection import Connection
 from weft.client.crawls import RemoteCrawls
 from weft.client.dead_letters import RemoteDeadLetters
 from weft.client.destinations import RemoteDestinations
+from weft.client.guest_links import RemoteGuestLinks
 from weft.client.items import RemoteDatasets, RemoteItems
 from weft.client.kept import RemoteAudit, RemoteSecrets
 from weft.client.people import RemoteKeys, RemoteUsers
@@ -15,7 +16,6 @@ from weft.client.projects import RemoteProjects
 from weft.client.proxies import RemoteProxies
 from weft.client.runs import RemotePauses, RemoteRuns
 from weft.client.schedules import RemoteSchedules
-from weft.client.shares import RemoteShares
 from weft.client.tasks import RemoteTasks
 from weft.client.webhooks import RemoteWebhooks
 from weft.client.workers import RemoteWorkers
@@ -39,7 +39,7 @@ class Client:
         self.workers = RemoteWorkers(connection)
         self.users = RemoteUsers(connection)
         self.keys = RemoteKeys(connection)
-        self.shares = RemoteShares(connection)
+        self.guest_links = RemoteGuestLinks(connection)
         self.secrets = RemoteSecrets(connection)
         self.audit = RemoteAudit(connection)
         self.dead_letters = RemoteDeadLetters(connection)

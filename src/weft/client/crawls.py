@@ -89,7 +89,7 @@ class RemoteCrawls:
             crawl=_crawl(found.crawl, found.spec),
             counts=_counts(found.counts),
             pages_per_second=found.pages_per_second,
-            shares=[_value(CrawlPartition, each) for each in found.shares],
+            partitions=[_value(CrawlPartition, each) for each in found.partitions],
             skips=[SkipTotal(reason=each.reason, count=each.count) for each in found.skips],
             traps=[_skip(each) for each in found.traps],
         )

@@ -27,23 +27,23 @@ HOSTS_A_PAGE, HOST_PAGES = 100, 10
 HEARD_OF: Moment = 60 * SECOND
 """How long ago a worker may have been heard of last."""
 SETTLED: Moment = 5 * SECOND
-"""How long after the end of its last share a crawl is looked after: the share may be telling that it is over."""
+"""How long a crawl is looked after once its last partition has ended, which may be telling that it is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleTarget:
-    """How many shares a crawl should have."""
+    """How many partitions a crawl should have."""
 
     count: int
     by_worker: bool
-    """Each on a worker of its own. Any worker may take a share, so that more may be needed, up to twice as many."""
+    """Each on a worker of its own. Any worker may take a partition, so that more may be needed, up to twice as many."""
 
     def missing(self, live: Sequence[CrawlPartition]) -> int:
         count = max(self.count, 1)
         if not self.by_worker:
             return max(0, count - len(live))
-        waiting = sum(share.state in UNLEASED for share in live)  # one that was paused keeps its place
-        covered = len({share.worker for share in live if share.state not in UNLEASED})
+        waiting = sum(partition.state in UNLEASED for partition in live)  # one that was paused keeps its place
+        covered = len({partition.worker for partition in live if partition.state not in UNLEASED})
         return max(0, min(count - covered - waiting, 2 * count - len(live)))
 
 
@@ -54,7 +54,7 @@ class CrawlAutoscaler:
         self._db, self._crawls, self._frontier, self._clock = db, crawls, frontier, clock
 
     async def tick(self) -> int:
-        """Look after every crawl that is going on; return how many shares were queued."""
+        """Look after every crawl that is going on; return how many partitions were queued."""
         after, queued = 0, 0
         while going_on := await self._going_on(after):
             for crawl in going_on:
@@ -96,13 +96,13 @@ class CrawlAutoscaler:
         return enough
 
     def _see_to(self, tx: Transaction, crawl_id: int, aim: ScaleTarget) -> int:
-        """Queue what is missing of the shares that are wanted; a crawl whose shares all failed is paused."""
+        """Queue what is missing of the partitions that are wanted; a crawl whose partitions all failed is paused."""
         crawl = store.lock(tx, crawl_id)
         if crawl is None or crawl.state != ACTIVE or not store.is_crawl(tx, crawl):
             return 0
-        shares = store.partitions(tx, crawl)
-        live = [share for share in shares if share.finished_at is None]
-        if not live and shares and not self._may_go_on(tx, crawl, shares[0]):
+        partitions = store.partitions(tx, crawl)
+        live = [partition for partition in partitions if partition.finished_at is None]
+        if not live and partitions and not self._may_go_on(tx, crawl, partitions[0]):
             return 0
         missing = aim.missing(live)
         for _ in range(missing):
@@ -110,7 +110,7 @@ class CrawlAutoscaler:
         return missing
 
     def _may_go_on(self, tx: Transaction, crawl: Crawl, last: CrawlPartition) -> bool:
-        """Whether a crawl without a share gets another: not where the last one failed, or a person has cancelled it."""
+        """Whether a crawl without a partition gets one: not where the last failed, or a person cancelled it."""
         at = self._clock()
         if last.finished_at is None or at - last.finished_at < SETTLED:
             return False

@@ -30,7 +30,7 @@ from weft.projects import store as projects
 from weft.proxies.model import ProxyTurn, ProxyTurnReply
 
 HUNGRY: Moment = 2 * SECOND
-"""For how long others hear of a share that has nothing to do."""
+"""For how long others hear of a partition that has nothing to do."""
 
 SPENT_EVERY: Moment = 2 * SECOND
 """How often it is looked whether the budget of a crawl is used up."""
@@ -38,7 +38,7 @@ SPENT_EVERY: Moment = 2 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A run that asks, and the crawl that it is a share of."""
+    """A run that asks, and the crawl that it is a partition of."""
 
     crawl: Crawl
     holder: str
@@ -63,8 +63,8 @@ class CrawlCoordinator:
         if asked.proxies is not None:
             project = await self._db.glance(lambda tx: _project_of(tx, worker_id, run_id, attempt))
             return CrawlTurnReply(0, proxies=await self._ways(project, asked.proxies))
-        share = await self._share(worker_id, run_id, attempt, asked.crawl)
-        crawl = share.crawl
+        partition = await self._partition(worker_id, run_id, attempt, asked.crawl)
+        crawl = partition.crawl
         if crawl.state == ACTIVE and not crawl.seeded:
             await self._seed(crawl)
         stop, reason = await self._must_stop(crawl)
@@ -73,11 +73,13 @@ class CrawlCoordinator:
             if asked.feed and not await self._feed(crawl, asked.feed):
                 stop, reason = PAUSED, await self._pause(crawl, _nobody_to_feed(crawl))
                 turn = _taken_back(asked.turn)
-            turned = await self._turn_of(crawl, share.holder, turn)
+            turned = await self._turn_of(crawl, partition.holder, turn)
         except FrontierLost as lost:
             return CrawlTurnReply(crawl.id, _nothing(asked.turn), PAUSED, await self._pause(crawl, str(lost)))
         if asked.skips:
-            await self._db.transact(lambda tx: store.count_skips(tx, crawl.id, asked.skips, share.holder, asked.number))
+            await self._db.transact(
+                lambda tx: store.count_skips(tx, crawl.id, asked.skips, partition.holder, asked.number)
+            )
         if not stop and _is_over(crawl, turn, turned):
             stop, reason = FINISHED, await self._with_suspects(crawl, await self._why_over(crawl))
             await self._end(crawl, reason)
@@ -94,7 +96,7 @@ class CrawlCoordinator:
         return turned_for(crawl.project, turned, at)
 
     async def _others_hungry(self, crawl: Crawl, asked: CrawlTurn, turned: Turned) -> bool:
-        """Whether another share has nothing to do; remembers where this one has not."""
+        """Whether another partition has nothing to do; remembers where this one has not."""
         at = self._clock()
         is_old = crawl.hungry_at < at - HUNGRY
         if asked.hungry and not turned.leases and turned.next_at is not None and is_old:
@@ -106,7 +108,7 @@ class CrawlCoordinator:
 
         return await Proxies(self._db, self._secrets, self._clock).turn(project, asked)
 
-    async def _share(self, worker_id: int, run_id: int, attempt: int, asked: int) -> _Partition:
+    async def _partition(self, worker_id: int, run_id: int, attempt: int, asked: int) -> _Partition:
         holder = f"{run_id}:{attempt}"
         found = await self._db.glance(lambda tx: _crawl_of(tx, worker_id, run_id, attempt, asked))
         if found is None:
@@ -251,7 +253,7 @@ def _project_of(tx: Transaction, worker_id: int, run_id: int, attempt: int) -> s
 
 
 def _crawl_of(tx: Transaction, worker_id: int, run_id: int, attempt: int, asked: int = 0) -> Crawl | None:
-    """The crawl that a run is a share of; None where it has to be begun. Raises ``LeaseLost``."""
+    """The crawl that a run is a partition of; None where it has to be begun. Raises ``LeaseLost``."""
     run = store.held_run(tx, run_id, attempt, worker_id)
     if run is None:
         raise LeaseLost(str(worker_id))

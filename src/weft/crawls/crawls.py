@@ -45,19 +45,21 @@ RunAttempt = tuple[int, int]
 
 
 def current_throughput(
-    shares: Sequence[CrawlPartition], courses: Mapping[RunAttempt, RunTimeline], at: Moment
+    partitions: Sequence[CrawlPartition], courses: Mapping[RunAttempt, RunTimeline], at: Moment
 ) -> float:
     """Pages a second of all that runs, in its last seconds; of what has just begun, since then."""
-    running = [share for share in shares if share.state == "running"]
-    return sum(_current_rate(share, courses.get((share.run_id, share.attempt), ()), at) for share in running)
+    running = [partition for partition in partitions if partition.state == "running"]
+    return sum(
+        _current_rate(partition, courses.get((partition.run_id, partition.attempt), ()), at) for partition in running
+    )
 
 
-def _current_rate(share: CrawlPartition, course: RunTimeline, at: Moment) -> float:
+def _current_rate(partition: CrawlPartition, course: RunTimeline, at: Moment) -> float:
     if not course or at - course[-1].at > SILENT_AFTER:
         return 0.0
     last = course[-1]
     before = next((each for each in reversed(course) if last.at - each.at >= RECENT), None)
-    since, had = (share.started_at or last.at, 0) if before is None else (before.at, before.requests)
+    since, had = (partition.started_at or last.at, 0) if before is None else (before.at, before.requests)
     return max(0.0, (last.requests - had) * SECOND / max(last.at - since, SECOND))
 
 
@@ -139,12 +141,12 @@ class CountCache:
 MOST_TRAPS = 100
 """Patterns of traps that a report has."""
 PARTITION_RETRY = Retry(count=3, delay_seconds=5.0)
-"""A share that fails is tried again: what it held goes back in line by itself."""
+"""A partition that fails is tried again: what it held goes back in line by itself."""
 FILLING = "it is being filled"
 
 
 class Crawls:
-    """Every crawl there is. Each is done by runs, its shares; what is known of addresses is in the frontier."""
+    """Every crawl there is. Each is done by runs, its partitions; what is known of addresses is in the frontier."""
 
     def __init__(
         self,
@@ -171,7 +173,7 @@ class Crawls:
         by: str = "",
         paused: bool = False,
     ) -> Crawl:
-        """Begin a crawl: its shares are queued with it. One that is begun ``paused`` waits for ``resume``."""
+        """Begin a crawl: its partitions are queued with it. One that is begun ``paused`` waits for ``resume``."""
         check_name("project", project)
         read = validated_spec(spec, self._policy)
         name = crawl_name(name, read)
@@ -183,8 +185,8 @@ class Crawls:
             crawl_id = store.add(tx, row | {"frontier": self._place})
             if paused:
                 store.change_state(tx, crawl_id, [ACTIVE], PAUSED, FILLING, None)
-            shares = 0 if paused else max(read.spread, 1)  # what is to be spread by itself begins with one
-            queued = [self._queue(tx, crawl_id, (project, name, read), labels, by) for _ in range(shares)]
+            partitions = 0 if paused else max(read.spread, 1)  # what is to be spread by itself begins with one
+            queued = [self._queue(tx, crawl_id, (project, name, read), labels, by) for _ in range(partitions)]
             run_id = queued[0] if queued else None
             events.append(tx, [Fact("crawl_started", project, run_id, None, {"crawl": crawl_id})], at)
             record_change(tx, after={"crawl": crawl_id, "name": name, "urls": list(read.urls[:10])})
@@ -195,7 +197,7 @@ class Crawls:
     def _queue(
         self, tx: Transaction, crawl_id: int, what: tuple[str, str, CrawlSpec], labels: Sequence[str], by: str
     ) -> int:
-        """Queue one more share in the caller's transaction."""
+        """Queue one more partition in the caller's transaction."""
         project, name, spec = what
         run = NewRun(
             project=project,
@@ -262,14 +264,16 @@ class Crawls:
         crawl, counts = await self.get(crawl_id), await self.counts(crawl_id)
 
         def look(tx: Transaction) -> CrawlReport:
-            shares = store.partitions(tx, crawl)
-            courses = store.timelines(tx, [share.run_id for share in shares if share.finished_at is None])
+            partitions = store.partitions(tx, crawl)
+            courses = store.timelines(
+                tx, [partition.run_id for partition in partitions if partition.finished_at is None]
+            )
             return CrawlReport(
                 crawl=crawl,
                 counts=counts,
-                pages_per_second=current_throughput(shares, courses, self._clock())
+                pages_per_second=current_throughput(partitions, courses, self._clock())
                 or average_throughput(crawl, counts),
-                shares=shares,
+                partitions=partitions,
                 skips=store.skip_sums(tx, crawl_id),
                 traps=store.skips_of(tx, crawl_id, traps=True, limit=MOST_TRAPS),
             )
@@ -281,15 +285,15 @@ class Crawls:
         crawl = await self.get(crawl_id)
 
         def look(tx: Transaction) -> list[ThroughputSpan]:
-            shares = store.partitions(tx, crawl)
-            courses = store.timelines(tx, [share.run_id for share in shares])
+            partitions = store.partitions(tx, crawl)
+            courses = store.timelines(tx, [partition.run_id for partition in partitions])
             end = crawl.ended_at or measured_until(courses.values(), self._clock())
             return throughput_over_time(courses.values(), crawl.created_at, end)
 
         return await self._db.read(look)
 
     async def pause(self, crawl_id: int, reason: str = "paused by a person") -> Crawl:
-        """Let a crawl rest: its shares give back what they hold and end; nothing is lost."""
+        """Let a crawl rest: its partitions give back what they hold and end; nothing is lost."""
         return await self._change(crawl_id, [ACTIVE], PAUSED, reason)
 
     async def stop(self, crawl_id: int, reason: str = "stopped by a person") -> Crawl:
@@ -306,11 +310,11 @@ class Crawls:
             kind = "crawl_paused" if state == PAUSED else "crawl_finished"
             data = {"crawl": crawl_id, "reason": reason}
             events.append(tx, [Fact(kind, crawl.project, crawl.run_id, None, data)], at)
-            for share in store.live_partitions(tx, crawl):
-                if share.state in UNLEASED:
-                    self._runs.cancel_in(tx, share.run_id, f"crawl {crawl_id} is {state}")
+            for partition in store.live_partitions(tx, crawl):
+                if partition.state in UNLEASED:
+                    self._runs.cancel_in(tx, partition.run_id, f"crawl {crawl_id} is {state}")
                 else:
-                    run_store.withdraw_pause(tx, share.run_id)  # it ends, and nobody would let it go on
+                    run_store.withdraw_pause(tx, partition.run_id)  # it ends, and nobody would let it go on
             record_change(tx, before={"state": crawl.state}, after={"state": state})
 
         await self._db.transact(work)
@@ -333,8 +337,8 @@ class Crawls:
         return await self.get(crawl_id)
 
     def go_on(self, tx: Transaction, crawl: Crawl, by: str = "") -> None:
-        """See to it that somebody does a crawl: queue a share unless one waits already."""
-        if not any(share.state == "queued" for share in store.live_partitions(tx, crawl)):
+        """See to it that somebody does a crawl: queue a partition unless one waits already."""
+        if not any(partition.state == "queued" for partition in store.live_partitions(tx, crawl)):
             self.queue_partition(tx, crawl, by)
 
     async def urls(

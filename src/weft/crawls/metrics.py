@@ -59,7 +59,7 @@ async def _measure(db: Database, crawls: Crawls, crawl_id: int) -> CrawlMetrics 
         report = await crawls.report(crawl_id)
     except FrontierElsewhere:
         return None
-    runs = [share.run_id for share in report.shares]
+    runs = [partition.run_id for partition in report.partitions]
     said = await db.read(lambda tx: store.reported_stats(tx, runs, (ASKS, ASKS_MET, FETCH_SECONDS, RESPONSES)))
     return CrawlMetrics(
         crawl=report.crawl,

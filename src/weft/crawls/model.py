@@ -17,7 +17,7 @@ IN_DATABASE = "the database"
 """What is said of a frontier that has no URL of its own."""
 
 LAST_TURN = ""
-"""Instead of the reason of a skip: which turn of a share was counted last."""
+"""Instead of the reason of a skip: which turn of a partition was counted last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Crawl:
     created_by: str
     ended_at: Moment | None
     hungry_at: Moment = 0
-    """When a share of it last had nothing to do, though others had."""
+    """When a partition of it last had nothing to do, though others had."""
     frontier: str | None = None
     """Where its URLs are; None: nobody knows."""
 
@@ -81,7 +81,7 @@ class CrawlReport:
     counts: Counts
     pages_per_second: float
     """Of late where it is going on; of the whole crawl where it is not."""
-    shares: Sequence[CrawlPartition]
+    partitions: Sequence[CrawlPartition]
     skips: Sequence[SkipTotal]
     traps: Sequence[Skip]
 

@@ -274,7 +274,7 @@ def _pages(tx: Transaction, run_ids: Sequence[int]) -> dict[int, int]:
 
 
 def live_partitions(tx: Transaction, crawl: Crawl) -> list[CrawlPartition]:
-    return [share for share in partitions(tx, crawl) if share.finished_at is None]
+    return [partition for partition in partitions(tx, crawl) if partition.finished_at is None]
 
 
 def timelines(tx: Transaction, run_ids: Sequence[int]) -> dict[tuple[int, int], list[TimelineSample]]:
@@ -372,7 +372,7 @@ _partition_run = msgspec.json.Decoder(_PartitionRun).decode
 
 
 def crawl_of_attempt(tx: Transaction, place: tuple[int, int], worker_id: int, worker: str) -> int | None:
-    """The crawl that a run is a share of, where the worker holds this attempt of it or has surely executed it."""
+    """The crawl that a run is a partition of, where the worker holds this attempt of it or has surely executed it."""
     run = lease_store.executed_by(tx, [place], worker_id, worker).get(place)
     if run is None:
         return None

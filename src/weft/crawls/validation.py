@@ -26,7 +26,7 @@ def validated_spec(spec: Mapping[str, Any] | CrawlSpec, policy: CrawlPolicy) -> 
     """The spec of a crawl that may begin; ``Invalid`` names the field that is wrong."""
     read = crawl_spec.read(msgspec.to_builtins(spec) if isinstance(spec, CrawlSpec) else spec)
     if read.crawl:
-        raise Invalid("crawl", read.crawl, "a new crawl is no share of another; leave it out")
+        raise Invalid("crawl", read.crawl, "a new crawl is no partition of another; leave it out")
     check_environment(read, policy)
     return read
 

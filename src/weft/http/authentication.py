@@ -32,7 +32,7 @@ class Authenticator:
     def __init__(self, app: App, hosts: AllowedHosts) -> None:
         self._keys, self._logins, self._sessions = app.keys, app.logins, app.sessions
         self._tokens, self._denied_requests, self._hosts = app.tokens, app.denied_requests, hosts
-        self._shares, self._guests = app.shares, RateLimit(GUESTS_PER_SECOND)
+        self._guest_links, self._guests = app.guest_links, RateLimit(GUESTS_PER_SECOND)
         self._open = frozenset({"metrics.read"} if app.config.open_metrics else ())
 
     async def of(self, connection: HTTPConnection, operation: Operation[Any]) -> Caller:
@@ -77,7 +77,7 @@ class Authenticator:
     async def guest(self, connection: HTTPConnection, token: str) -> Caller:
         """Who has this token of a link; Unknown where it does not count."""
         self._guests.check(address_of(connection))
-        return await self._shares.caller(token.strip(), address_of(connection))
+        return await self._guest_links.caller(token.strip(), address_of(connection))
 
     async def identify(self, connection: HTTPConnection, *, is_open: bool = False) -> Caller:
         """Who calls, by whatever tells it. ``is_open``: where nothing does, this machine itself may look."""

@@ -201,7 +201,7 @@ FRONTIER_REPLY_EXAMPLE = {"crawl": 5, "turned": {"new": 0, "kept": [], "leases":
     **WORKER,
 )
 async def frontier(call: Call) -> CrawlTurnReply:
-    """Take what a share of a crawl has found and done, and give it hosts to go on with."""
+    """Take what a partition of a crawl has found and done, and give it hosts to go on with."""
     gateway, caller = _admit(call)
     asked = call.body
     return await gateway.frontier(caller, asked.worker_id, asked.run_id, asked.attempt, asked.asked)

@@ -51,7 +51,7 @@ class CrawlDocument(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Why it is not active."""
     run_id: int | None
-    """The first run that did a share of it."""
+    """The first run of a partition of it."""
     urls: tuple[str, ...]
     """Where it began: the first ten."""
     created_at: Time | None
@@ -64,7 +64,7 @@ class CrawlDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrawlPartitionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that does a share of a crawl, or did one."""
+    """A run that does a partition of a crawl, or did one."""
 
     run_id: int
     state: str
@@ -110,7 +110,7 @@ class CrawlReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that are still to be fetched, as far as anybody knows."""
     seconds_left: float | None
     """How long that takes at this speed; null where nobody can say."""
-    shares: list[CrawlPartitionDocument]
+    partitions: list[CrawlPartitionDocument]
     suspected: int
     """Pages that were skipped on suspicion of a trap; requeue with the state skipped fetches them."""
     skips: list[SkipCountDocument]
@@ -209,7 +209,7 @@ def report_document(report: CrawlReport) -> CrawlReportDocument:
         pages_per_second=round(report.pages_per_second, 3),
         left=report.left,
         seconds_left=report.seconds_left,
-        shares=[partition_document(each) for each in report.shares],
+        partitions=[partition_document(each) for each in report.partitions],
         suspected=report.suspected,
         skips=[
             SkipCountDocument(reason=each.reason, sentence=describe_reason(each.reason), count=each.count)
@@ -233,8 +233,8 @@ def _hidden(value: str) -> str:
     return value if value.startswith("{{secret:") and value.endswith("}}") else MASKED_FIELDS
 
 
-def partition_document(share: CrawlPartition) -> CrawlPartitionDocument:
-    return copied(CrawlPartitionDocument, share)
+def partition_document(partition: CrawlPartition) -> CrawlPartitionDocument:
+    return copied(CrawlPartitionDocument, partition)
 
 
 def skip_document(skip: Skip) -> SkipDocument:
@@ -346,7 +346,7 @@ _example_report = CrawlReport(
     crawl=_example_crawl,
     counts=_example_counts,
     pages_per_second=12.5,
-    shares=[_example_partition],
+    partitions=[_example_partition],
     skips=[SkipTotal(reason="scope", count=61)],
     traps=[],
 )
@@ -382,7 +382,7 @@ class CrawlQuery(msgspec.Struct, frozen=True, kw_only=True):
     state: CrawlState | None = None
     name: str | None = None
     run_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
-    """The first run that did a share of it."""
+    """The first run of a partition of it."""
     after: PageCursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="How many at most.")] = 20
 
@@ -415,7 +415,7 @@ class CrawlInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: str = ""
     """Its name in lists. Default: the host of its first URL."""
     labels: tuple[str, ...] = ()
-    """Labels that workers must have to do a share of it."""
+    """Labels that workers must have to do a partition of it."""
     paused: bool = False
     """Begin it at rest: it can be given addresses before it goes on."""
 
@@ -431,7 +431,7 @@ class CrawlInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     example_body={"spec": SPEC_EXAMPLE, "project": "shop"},
 )
 async def create(call: Call) -> CrawlDocument:
-    """Begin a crawl; runs that do a share of it are queued as workers are there."""
+    """Begin a crawl; runs for its partitions are queued as workers are there."""
     body: CrawlInput = call.body
     check_name("project", body.project)
     call.check(body.project)

@@ -32,7 +32,7 @@ from weft.operations.paging import Limit, Page, PageCursor, decode_number
 from weft.operations.users import expiry_of, owner_of
 from weft.runs.model import Run
 
-operations = Operations("shares")
+operations = Operations("guest_links")
 
 
 class GuestLinkQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ GUEST_LINK_EXAMPLE: dict[str, Any] = {
 
 
 @operations.get(
-    "/shares",
+    "/guest-links",
     needs=Role.ADMIN,
     query=GuestLinkQuery,
     answer=Page[GuestLinkDocument],
@@ -78,12 +78,12 @@ async def list_(call: Call) -> Page[GuestLinkDocument]:
     """List the links for guests to the projects that the caller administers, newest first."""
     asked: GuestLinkQuery = call.query
     projects = call.visible(asked.project)
-    found = await call.app.shares.page(projects, below=decode_number(asked.after), limit=asked.limit + 1)
-    return Page.of(found, asked.limit, lambda share: share.id).shown(guest_link_document)
+    found = await call.app.guest_links.page(projects, below=decode_number(asked.after), limit=asked.limit + 1)
+    return Page.of(found, asked.limit, lambda guest_link: guest_link.id).shown(guest_link_document)
 
 
 @operations.post(
-    "/shares",
+    "/guest-links",
     needs=Role.ADMIN,
     body=GuestLinkInput,
     answer=CreatedGuestLink,
@@ -99,19 +99,21 @@ async def create(call: Call) -> CreatedGuestLink:
     if asked.dataset is not None:
         await call.app.datasets.get(asked.project, asked.dataset)
     expires_at = await expiry_of(call, None if asked.expires_at is None else moment(asked.expires_at))
-    share, token = await call.app.shares.create(
+    guest_link, token = await call.app.guest_links.create(
         asked.project, label=asked.label, by=await owner_of(call), dataset=asked.dataset, expires_at=expires_at
     )
-    return CreatedGuestLink(share=guest_link_document(share), token=token, path=guest_link_path(token))
+    return CreatedGuestLink(guest_link=guest_link_document(guest_link), token=token, path=guest_link_path(token))
 
 
-@operations.delete("/shares/{share_id}", needs=Role.ADMIN, answer=GuestLinkDocument, example=GUEST_LINK_EXAMPLE)
+@operations.delete(
+    "/guest-links/{guest_link_id}", needs=Role.ADMIN, answer=GuestLinkDocument, example=GUEST_LINK_EXAMPLE
+)
 async def revoke(call: Call) -> GuestLinkDocument:
     """Revoke a link, for good and at once."""
-    share_id = call.number("share_id", "share")
-    share = await call.app.shares.get(share_id)
-    call.check(share.project, f"share {share_id}")
-    return guest_link_document(await call.app.shares.revoke(share_id))
+    guest_link_id = call.number("guest_link_id", "guest link")
+    guest_link = await call.app.guest_links.get(guest_link_id)
+    call.check(guest_link.project, f"guest link {guest_link_id}")
+    return guest_link_document(await call.app.guest_links.revoke(guest_link_id))
 
 
 guest_operations = Operations("guest")
@@ -141,9 +143,12 @@ class GuestAccessDocument(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def show_guest(call: Call) -> GuestAccessDocument:
     """Tell what the link of a guest shows."""
-    share = await _guest_link(call)
+    guest_link = await _guest_link(call)
     return GuestAccessDocument(
-        project=share.project, dataset=share.dataset, label=share.label, expires_at=iso(share.expires_at)
+        project=guest_link.project,
+        dataset=guest_link.dataset,
+        label=guest_link.label,
+        expires_at=iso(guest_link.expires_at),
     )
 
 
@@ -190,9 +195,9 @@ GUEST_RUN_EXAMPLE = {
 )
 async def guest_runs(call: Call) -> Page[GuestRunDocument]:
     """List the runs of the project that a guest may look at, newest first."""
-    share, asked = await _of_project(call), call.query
+    guest_link, asked = await _of_project(call), call.query
     found = await call.app.runs.find(
-        {}, projects=[share.project], before=decode_number(asked.after), limit=asked.limit + 1
+        {}, projects=[guest_link.project], before=decode_number(asked.after), limit=asked.limit + 1
     )
     shown = Page.of(found, asked.limit, lambda run: run.id)
     counts = await call.app.items.counts([run.id for run in shown.items])
@@ -216,8 +221,8 @@ class GuestSpiderDocument(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def guest_spiders(call: Call) -> Page[GuestSpiderDocument]:
     """List the spiders of the project that a guest may look at."""
-    share = await _of_project(call)
-    found = (await call.app.projects.all_spiders([share.project])).get(share.project, ())
+    guest_link = await _of_project(call)
+    found = (await call.app.projects.all_spiders([guest_link.project])).get(guest_link.project, ())
     return Page(items=[GuestSpiderDocument(name=each.name, doc=_first_line(each.doc)) for each in found[:MOST_SPIDERS]])
 
 
@@ -242,10 +247,10 @@ class GuestDatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def guest_datasets(call: Call) -> Page[GuestDatasetDocument]:
     """List the datasets that a guest may look at."""
-    share = await _guest_link(call)
-    found = [] if share.dataset else await call.app.datasets.glances([share.project], limit=MOST_DATASETS)
-    if share.dataset:
-        found = [await call.app.datasets.glance(share.project, share.dataset)]
+    guest_link = await _guest_link(call)
+    found = [] if guest_link.dataset else await call.app.datasets.glances([guest_link.project], limit=MOST_DATASETS)
+    if guest_link.dataset:
+        found = [await call.app.datasets.glance(guest_link.project, guest_link.dataset)]
     return Page(
         items=[
             GuestDatasetDocument(
@@ -295,26 +300,26 @@ async def guest_export(call: Call) -> Response:
 
 
 async def _guest_link(call: Call) -> GuestLink:
-    share = await call.app.shares.get(call.caller.id)
-    call.check(share.project, f"project {share.project}")
-    return share
+    guest_link = await call.app.guest_links.get(call.caller.id)
+    call.check(guest_link.project, f"project {guest_link.project}")
+    return guest_link
 
 
 async def _of_project(call: Call) -> GuestLink:
     """The link of a guest who may look at a whole project."""
-    share = await _guest_link(call)
-    if share.dataset is not None:
-        raise NotFound("project", share.project, hidden=True)
-    return share
+    guest_link = await _guest_link(call)
+    if guest_link.dataset is not None:
+        raise NotFound("project", guest_link.project, hidden=True)
+    return guest_link
 
 
 async def _guest_dataset(call: Call) -> tuple[str, str]:
     """The dataset that the address names, where the link shows it."""
-    share, name = await _guest_link(call), call.path("name")
-    if share.dataset not in (None, name):
+    guest_link, name = await _guest_link(call), call.path("name")
+    if guest_link.dataset not in (None, name):
         raise NotFound("dataset", name, hidden=True)
-    await call.app.datasets.get(share.project, name)
-    return share.project, name
+    await call.app.datasets.get(guest_link.project, name)
+    return guest_link.project, name
 
 
 def _guest_run(run: Run, items: int) -> GuestRunDocument:

@@ -68,7 +68,7 @@ BODIES: dict[str, Any] = {
     "runs.cancel_many": {"ids": ["{run_id}"]},
     "schedules.put": {"schedule": "@every 5m"},
     "secrets.set": {"value": "a secret of the doctor"},
-    "shares.create": {"project": PROJECT, "label": "doctor"},
+    "guest_links.create": {"project": PROJECT, "label": "doctor"},
     "tasks.apply": {"tasks": [{"name": "{name}", "project": PROJECT, "kind": "noop", "priority": 1}]},
     "tasks.backfill": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:00:00Z"},
     "tasks.pause_many": {"project": PROJECT},
@@ -110,8 +110,8 @@ async def create_objects(app: App, operation: str) -> dict[str, Any]:
         values["key_id"] = (await app.keys.create(new, {PROJECT: Role.VIEWER}, by="somebody"))[0].id
     elif noun == "secrets":
         await app.secrets.set(PROJECT, new, "a secret of the doctor", by="doctor")
-    elif noun == "shares":
-        values["share_id"] = (await app.shares.create(PROJECT, by="doctor", label=new))[0].id
+    elif noun == "guest_links":
+        values["guest_link_id"] = (await app.guest_links.create(PROJECT, by="doctor", label=new))[0].id
     elif noun == "proxies":
         await app.proxies.set(PROJECT, new, PROXY_PLAN, by="doctor")
     elif noun == "views":

@@ -90,8 +90,8 @@ audit = table(
     Index("audit_by_actor", "actor", "id"),
 )
 
-shares = table(
-    "shares",  # links by which guests see a project, or one dataset of it, until they are revoked
+guest_links = table(
+    "guest_links",  # links by which guests see a project, or one dataset of it, until they are revoked
     Column("id", Id, primary_key=True),
     Column("digest", String(64), nullable=False),  # of the token, which only the link has
     Column("project", Name, nullable=False),
@@ -102,8 +102,8 @@ shares = table(
     Column("expires_at", Moment),
     Column("revoked_at", Moment),
     Column("used_at", Moment),
-    Index("shares_by_digest", "digest", unique=True),
-    Index("shares_by_project", "project"),
+    Index("guest_links_by_digest", "digest", unique=True),
+    Index("guest_links_by_project", "project"),
     reuses_ids=False,
 )
 

@@ -27,7 +27,7 @@ from weft.web.visit import ApiError, Visit, may, may_somewhere, projects_of
 
 STATES = ("active", "paused", "done", "stopped")
 MESSAGES = {
-    "begun": N_("It has begun; workers take shares of it as they are free."),
+    "begun": N_("It has begun; workers take partitions of it as they are free."),
     "pause": N_("It rests; nothing is lost."),
     "resume": N_("It goes on where it was."),
     "stop": N_("It is stopped; what it has found stays."),
@@ -71,7 +71,7 @@ async def listing(visit: Visit) -> WebPage | Redirect:
 
 
 async def detail(visit: Visit) -> WebPage:
-    """One crawl: progress, shares, hosts, what was left out, and the answer to one question."""
+    """One crawl: progress, partitions, hosts, what was left out, and the answer to one question."""
     return await _detail(visit)
 
 
@@ -90,13 +90,13 @@ async def _detail(visit: Visit, refusal: ApiError | None = None) -> WebPage:
     crawl, spec = report.crawl, report.spec
     shown: dict[str, Any] = document | {"url": url, "why": why, "errors": errors, "said": _said(visit)}
     shown |= {"chart": chart(pace.items), "total": report.left + pages_of(report.counts)}
-    shown |= {"pages": pages_of(report.counts), "most_shares": SHOWN_PARTITIONS}
+    shown |= {"pages": pages_of(report.counts), "most_partitions": SHOWN_PARTITIONS}
     shown |= {"dataset": spec.get("dataset", "pages"), "brings_pages": brings_pages(spec)}
     shown |= {"may_act": may(visit.session, "operator", crawl.project)}
     shown |= {"may_delete": may(visit.session, "developer", crawl.project)}
     is_active = crawl.state == "active"
     shown["troubled"] = hosts_in_trouble(hosts.items) if is_active else []
-    shown["held_by_the_dead"] = held_by_lost_workers(hosts.items, report.shares) if is_active else []
+    shown["held_by_the_dead"] = held_by_lost_workers(hosts.items, report.partitions) if is_active else []
     shown["problem"] = "" if refusal is None else refusal.problem.detail
     status = 200 if refusal is None else refusal.problem.status
     live = LiveRefresh(kinds=CRAWL_EVENTS, every_seconds=2.0) if is_active else LiveRefresh(kinds=("crawl_",))
@@ -144,10 +144,10 @@ def hosts_in_trouble(hosts: Sequence[CrawlHostDocument]) -> list[dict[str, Any]]
 
 
 def held_by_lost_workers(
-    hosts: Iterable[CrawlHostDocument], shares: Sequence[CrawlPartitionDocument]
+    hosts: Iterable[CrawlHostDocument], partitions: Sequence[CrawlPartitionDocument]
 ) -> list[dict[str, Any]]:
     """Hosts that wait for the end of a lease, because whoever had it was killed; with the run's number."""
-    gone = [each for each in hosts if is_waiting(each.leased_until) and is_abandoned(each.holder, shares)]
+    gone = [each for each in hosts if is_waiting(each.leased_until) and is_abandoned(each.holder, partitions)]
     return [asdict(each) | {"run_id": each.holder.partition(":")[0]} for each in gone]
 
 

@@ -143,8 +143,8 @@ async def guest_links_page(visit: Visit) -> WebPage:
 
 async def change_guest_links(visit: Visit) -> WebPage | Redirect:
     """Make a link, or revoke one. A new link is shown in the answer itself, which no address can ask for again."""
-    if share := visit.form.get("revoke", ""):
-        await visit.call(guest_links.revoke, share_id=share)
+    if guest_link := visit.form.get("revoke", ""):
+        await visit.call(guest_links.revoke, guest_link_id=guest_link)
         return Redirect(f"{_address(visit)}?said=revoked")
     days = visit.form.get("expires", "")
     body: dict[str, Any] = {"project": visit.path("project"), "label": visit.form.get("label", "").strip()}
@@ -178,18 +178,24 @@ async def _listing(
     if made is not None:
         typed = {"label": "", "dataset": "", "expires": "30"}
     link = "" if made is None else _origin(visit) + visit.prefix + made.path
-    shown: dict[str, Any] = {"project": project, "shares": rows, "link": link, "said": said, "errors": errors or {}}
+    shown: dict[str, Any] = {
+        "project": project,
+        "guest_links": rows,
+        "link": link,
+        "said": said,
+        "errors": errors or {},
+    }
     shown |= {"datasets": [each.name for each in known.items], "typed": typed, "expiries": EXPIRIES}
     shown |= {"older": f"{_address(visit)}?after={quote(found.next)}" if found.next else ""}
     shown |= {"newest": _address(visit) if after else "", "page": _address(visit)}
     document = paging.Page(items=rows, next=found.next)
-    return WebPage("shares/list.html", shown, document, status=422 if errors else 201 if made else 200)
+    return WebPage("guest_links/list.html", shown, document, status=422 if errors else 201 if made else 200)
 
 
-def _state(share: GuestLinkDocument, now: str) -> str:
-    if share.revoked_at is not None:
+def _state(guest_link: GuestLinkDocument, now: str) -> str:
+    if guest_link.revoked_at is not None:
         return "revoked"
-    return "expired" if share.expires_at is not None and share.expires_at <= now else "valid"
+    return "expired" if guest_link.expires_at is not None and guest_link.expires_at <= now else "valid"
 
 
 def _origin(visit: Visit) -> str:
@@ -197,9 +203,9 @@ def _origin(visit: Visit) -> str:
 
 
 def _address(visit: Visit) -> str:
-    return f"/projects/{quote(visit.path('project'), safe='')}/shares"
+    return f"/projects/{quote(visit.path('project'), safe='')}/guest-links"
 
 
-LINK_PAGES = {"/projects/{project}/shares": {"GET": guest_links_page, "POST": change_guest_links}}
+LINK_PAGES = {"/projects/{project}/guest-links": {"GET": guest_links_page, "POST": change_guest_links}}
 
 PAGES = GUEST_PAGES | LINK_PAGES

@@ -23,8 +23,8 @@ HOSTILE = '"><script>alert(1)</script>{{ 7 * 7 }}'
 
 
 async def linked(app: App, label: str = "the shop's people", dataset: str | None = None) -> tuple[str, int]:
-    share, token = await app.shares.create("shop", label=label, by="test", dataset=dataset)
-    return f"/guest/{token}", share.id
+    guest_link, token = await app.guest_links.create("shop", label=label, by="test", dataset=dataset)
+    return f"/guest/{token}", guest_link.id
 
 
 async def test_a_guest_sees_a_project_without_a_login(app: App, surfer: Surfer) -> None:
@@ -85,9 +85,9 @@ async def test_a_revoked_an_expired_and_an_unknown_link_show_the_same(
     app: App, surfer: Surfer, clock: SetClock
 ) -> None:
     revoked, number = await linked(app)
-    _, token = await app.shares.create("shop", label="x", by="test", expires_at=clock() + 1_000_000)
+    _, token = await app.guest_links.create("shop", label="x", by="test", expires_at=clock() + 1_000_000)
     assert (await surfer.get(f"/guest/{token}")).status == 200
-    await app.shares.revoke(number)
+    await app.guest_links.revoke(number)
     clock.forward(2)
     pages = [await surfer.get(link) for link in (revoked, f"/guest/{token}", "/guest/" + "x" * 43)]
     assert [page.status for page in pages] == [404] * 3
@@ -152,49 +152,52 @@ async def test_a_token_is_in_no_log_even_when_a_page_fails(
 async def test_an_admin_makes_a_link_sees_it_once_and_revokes_it(app: App, surfer: Surfer) -> None:
     made = await items_of_a_run(app, "shop")
     await surfer.log_in(grants={"shop": Role.ADMIN})
-    page = await surfer.get("/projects/shop/shares")
+    page = await surfer.get("/projects/shop/guest-links")
     assert "No link was made yet" in page.text
     fields = {"csrf": page.fields["csrf"], "label": "my <b>friends</b>", "dataset": made["name"], "expires": "7"}
-    answer = await surfer.send("/projects/shop/shares", fields)
+    answer = await surfer.send("/projects/shop/guest-links", fields)
     assert answer.status == 201
     [link] = re.findall(rf'<pre id="link" tabindex="0">{surfer.address}(/guest/[\w-]+)</pre>', answer.text)
     async with aiohttp.ClientSession() as stranger:
         assert (await Surfer(stranger, app, surfer.address).get(link)).status == 200
-    listed = await surfer.get("/projects/shop/shares")
+    listed = await surfer.get("/projects/shop/guest-links")
     assert ("my &lt;b&gt;friends" in listed.text, link in listed.text) == (True, False)
-    [share] = await app.shares.page(["shop"])
-    assert share.expires_at is not None
-    done = await surfer.send("/projects/shop/shares", {"csrf": page.fields["csrf"], "revoke": str(share.id)})
-    assert done.leads_to == "/projects/shop/shares?said=revoked"
+    [guest_link] = await app.guest_links.page(["shop"])
+    assert guest_link.expires_at is not None
+    done = await surfer.send("/projects/shop/guest-links", {"csrf": page.fields["csrf"], "revoke": str(guest_link.id)})
+    assert done.leads_to == "/projects/shop/guest-links?said=revoked"
     assert "The link is revoked" in (await surfer.get(done.leads_to)).text
     assert (await surfer.get(link)).status == 404
 
 
 async def test_what_is_wrong_with_a_link_is_told_beside_its_field_and_what_was_typed_stays(surfer: Surfer) -> None:
     await surfer.log_in(grants={EVERYWHERE: Role.ADMIN})
-    csrf = (await surfer.get("/projects/shop/shares")).fields["csrf"]
-    answer = await surfer.send("/projects/shop/shares", {"csrf": csrf, "label": "", "expires": "365"})
+    csrf = (await surfer.get("/projects/shop/guest-links")).fields["csrf"]
+    answer = await surfer.send("/projects/shop/guest-links", {"csrf": csrf, "label": "", "expires": "365"})
     assert (answer.status, 'id="label-error"' in answer.text) == (422, True)
     assert '<option value="365" selected>' in answer.text
-    answer = await surfer.send("/projects/shop/shares", {"csrf": csrf, "label": "kept", "dataset": "gone"})
+    answer = await surfer.send("/projects/shop/guest-links", {"csrf": csrf, "label": "kept", "dataset": "gone"})
     assert (answer.status, 'id="dataset-error"' in answer.text, 'value="kept"' in answer.text) == (422, True, True)
 
 
 async def test_who_does_not_administer_a_project_makes_no_link(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants={"shop": Role.DEVELOPER})
-    assert (await surfer.get("/projects/shop/shares")).status == 403
+    assert (await surfer.get("/projects/shop/guest-links")).status == 403
     csrf = (await surfer.get("/find")).fields["csrf"]
-    assert (await surfer.send("/projects/shop/shares", {"csrf": csrf, "label": "x"})).status == 403
-    assert (await surfer.send("/projects/shop/shares", {"csrf": "wrong", "label": "x"})).status == 403
-    assert await app.shares.page() == []
+    assert (await surfer.send("/projects/shop/guest-links", {"csrf": csrf, "label": "x"})).status == 403
+    assert (await surfer.send("/projects/shop/guest-links", {"csrf": "wrong", "label": "x"})).status == 403
+    assert await app.guest_links.page() == []
 
 
 async def test_a_link_is_told_with_the_path_that_a_trusted_proxy_tells(another_app: object) -> None:
     app = await another_app(trusted_proxies="127.0.0.1")  # type: ignore[operator]
     async with surfing(app) as surfer:
         await surfer.log_in(grants={"shop": Role.ADMIN})
-        csrf = (await surfer.get("/projects/shop/shares")).fields["csrf"]
+        csrf = (await surfer.get("/projects/shop/guest-links")).fields["csrf"]
         answer = await surfer.send(
-            "/projects/shop/shares", {"csrf": csrf, "label": "x"}, X_Forwarded_Prefix="/weft", X_Forwarded_Proto="https"
+            "/projects/shop/guest-links",
+            {"csrf": csrf, "label": "x"},
+            X_Forwarded_Prefix="/weft",
+            X_Forwarded_Proto="https",
         )
         assert re.search(r'<pre id="link" tabindex="0">https://127\.0\.0\.1:\d+/weft/guest/[\w-]+</pre>', answer.text)

@@ -23,10 +23,10 @@ GUESTS = [each for each in operations() if each.callers == {"guest"}]
 
 async def shared(admin: Visitor, **fields: Any) -> tuple[str, int]:
     """The token and the number of a new link."""
-    made = await admin.post("/v1/shares", {"project": "shop", "label": "the shop's people"} | fields)
+    made = await admin.post("/v1/guest-links", {"project": "shop", "label": "the shop's people"} | fields)
     assert made.status == 201, made.data
     assert made.json["path"] == f"/guest/{made.json['token']}"
-    return made.json["token"], made.json["share"]["id"]
+    return made.json["token"], made.json["guest_link"]["id"]
 
 
 def guest(visitor: Visitor, token: str) -> Any:
@@ -99,8 +99,8 @@ async def test_a_revoked_an_expired_and_an_unknown_link_are_told_apart_by_nobody
     expiring, _ = await shared(admin, expires_at=iso(clock() + 60_000_000))
     assert (await guest(admin, expiring)("/v1/guest")).status == 200
     clock.forward(61)
-    assert (await admin.call("DELETE", f"/v1/shares/{number}")).json["revoked_at"] is not None
-    assert (await admin.call("DELETE", f"/v1/shares/{number}")).status == 200
+    assert (await admin.call("DELETE", f"/v1/guest-links/{number}")).json["revoked_at"] is not None
+    assert (await admin.call("DELETE", f"/v1/guest-links/{number}")).status == 200
     answers = [await guest(admin, token)("/v1/guest") for token in (revoked, expiring, "x" * 43, "x" * 5000, "", "é")]
     assert {(each.status, each.json["detail"]) for each in answers} == {
         (401, "the link is not known, or it was revoked or has expired")
@@ -110,26 +110,26 @@ async def test_a_revoked_an_expired_and_an_unknown_link_are_told_apart_by_nobody
 async def test_a_link_shows_no_more_than_its_maker_may_see(app: App) -> None:
     await app.users.create("ada", PASSWORD, {"shop": Role.ADMIN})
     await app.users.create("root", PASSWORD, {EVERYWHERE: Role.ADMIN})
-    _, token = await app.shares.create("shop", label="x", by="ada")
-    assert (await app.shares.caller(token)).grants == {"shop": Role.VIEWER}
+    _, token = await app.guest_links.create("shop", label="x", by="ada")
+    assert (await app.guest_links.caller(token)).grants == {"shop": Role.VIEWER}
     for change in (app.users.grant("ada", {"bank": Role.ADMIN}), app.users.deactivate("ada")):
         await change
         with pytest.raises(Exception, match="not known"):
-            await app.shares.caller(token)
+            await app.guest_links.caller(token)
         await app.users.grant("ada", {"shop": Role.VIEWER})
     await app.users.activate("ada")
-    assert (await app.shares.caller(token)).projects(Role.VIEWER) == frozenset({"shop"})
+    assert (await app.guest_links.caller(token)).projects(Role.VIEWER) == frozenset({"shop"})
 
 
 async def test_only_who_administers_a_project_makes_sees_and_revokes_its_links(admin: Visitor) -> None:
     _, number = await shared(admin)
     developer, other = await admin.granted({"shop": Role.DEVELOPER}), await admin.granted({"bank": Role.ADMIN})
     body = {"project": "shop", "label": "x"}
-    assert (await developer.post("/v1/shares", body)).status == 403
-    assert (await developer.call("DELETE", f"/v1/shares/{number}")).status == 403
-    assert (await other.call("DELETE", f"/v1/shares/{number}")).status == 404
-    assert (await other.get("/v1/shares")).json["items"] == []
-    assert [each["id"] for each in (await admin.get("/v1/shares?project=shop")).json["items"]] == [number]
+    assert (await developer.post("/v1/guest-links", body)).status == 403
+    assert (await developer.call("DELETE", f"/v1/guest-links/{number}")).status == 403
+    assert (await other.call("DELETE", f"/v1/guest-links/{number}")).status == 404
+    assert (await other.get("/v1/guest-links")).json["items"] == []
+    assert [each["id"] for each in (await admin.get("/v1/guest-links?project=shop")).json["items"]] == [number]
 
 
 @for_each(
@@ -146,14 +146,14 @@ async def test_only_who_administers_a_project_makes_sees_and_revokes_its_links(a
 )
 @on_sqlite
 async def test_a_link_that_cannot_be_is_refused(admin: Visitor, wrong: Any, status: int, words: str) -> None:
-    answer = await admin.post("/v1/shares", {"project": "shop", "label": "x"} | wrong)
+    answer = await admin.post("/v1/guest-links", {"project": "shop", "label": "x"} | wrong)
     assert (answer.status, words in answer.data.decode()) == (status, True), answer.data
 
 
 async def test_links_are_listed_newest_first_in_pages_and_never_with_their_tokens(admin: Visitor) -> None:
     tokens = [(await shared(admin, label=f"no. {n}"))[0] for n in range(3)]
-    page = (await admin.get("/v1/shares?limit=2")).json
-    rest = (await admin.get(f"/v1/shares?limit=2&after={page['next']}")).json
+    page = (await admin.get("/v1/guest-links?limit=2")).json
+    rest = (await admin.get(f"/v1/guest-links?limit=2&after={page['next']}")).json
     assert [each["label"] for each in page["items"] + rest["items"]] == ["no. 2", "no. 1", "no. 0"]
     assert rest["next"] is None
     assert not any(token in str(page) + str(rest) for token in tokens)
@@ -166,11 +166,11 @@ async def test_a_token_stands_in_no_table_no_log_and_no_audit_entry(
     caplog.set_level(logging.DEBUG)
     token, number = await shared(admin)
     await guest(admin, token)("/v1/guest")
-    await admin.call("DELETE", f"/v1/shares/{number}")
+    await admin.call("DELETE", f"/v1/guest-links/{number}")
     audit = (await admin.get("/v1/audit")).json["items"]
-    assert [each["action"] for each in audit if each["action"].startswith("shares")] == [
-        "shares.revoke",
-        "shares.create",
+    assert [each["action"] for each in audit if each["action"].startswith("guest_links")] == [
+        "guest_links.revoke",
+        "guest_links.create",
     ]
     assert token not in str(audit)
     assert not any(token in str(record.__dict__) for record in caplog.records if record.name != "uvicorn.access")
@@ -179,9 +179,9 @@ async def test_a_token_stands_in_no_table_no_log_and_no_audit_entry(
 @on_sqlite
 async def test_it_is_written_down_when_a_link_was_last_used(admin: Visitor) -> None:
     token, _ = await shared(admin)
-    assert (await admin.get("/v1/shares")).json["items"][0]["used_at"] is None
+    assert (await admin.get("/v1/guest-links")).json["items"][0]["used_at"] is None
     await guest(admin, token)("/v1/guest")
-    assert (await admin.get("/v1/shares")).json["items"][0]["used_at"] is not None
+    assert (await admin.get("/v1/guest-links")).json["items"][0]["used_at"] is not None
 
 
 @on_sqlite
@@ -191,4 +191,4 @@ async def test_guests_of_one_address_can_not_ask_for_ever(app: App, monkeypatch:
         statuses = [(await guest(nobody, "x" * 43)("/v1/guest")).status for _ in range(6)]
         assert statuses[0] == 401
         assert 429 in statuses
-        assert (await (await nobody.with_role(Role.ADMIN)).get("/v1/shares")).status == 200
+        assert (await (await nobody.with_role(Role.ADMIN)).get("/v1/guest-links")).status == 200
