@@ -22,7 +22,8 @@ WRONG = [
     (
         ["fly"],
         "a command of weft is 'fly'; it must be up, serve, worker, run, crawl, crawls, deploy, versions, spiders, "
-        "tasks, runs, items, datasets, destinations, proxies, submit, dead-letters, workers, users, keys, webhooks, guest-links, "
+        "tasks, runs, items, datasets, destinations, proxies, submit, dead-letters, workers, users, keys, webhooks, "
+        "guest-links, "
         "top, login, context, secrets, audit, import, config or doctor",
     ),
     (

@@ -64,7 +64,7 @@ class GuestLinks:
         self, projects: Collection[str] | None = None, *, below: int | None = None, limit: int = 50
     ) -> list[GuestLink]:
         """Links of these projects (None: of all), newest first; those too that count no more."""
-        return await self._db.read(lambda tx: store.guest_links(tx, projects, below, limit))
+        return await self._db.read(lambda tx: store.guest_link_page(tx, projects, below, limit))
 
     async def get(self, guest_link_id: int) -> GuestLink:
         return await self._db.read(lambda tx: _existing(tx, guest_link_id))

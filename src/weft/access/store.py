@@ -255,7 +255,9 @@ def guest_link_by_digest(tx: Transaction, digest: str) -> GuestLink | None:
     return _guest_link(tx.execute(select(*GUEST_LINK_COLUMNS).where(guest_links.c.digest == digest)).first())
 
 
-def guest_links(tx: Transaction, projects: Collection[str] | None, below: int | None, limit: int) -> list[GuestLink]:
+def guest_link_page(
+    tx: Transaction, projects: Collection[str] | None, below: int | None, limit: int
+) -> list[GuestLink]:
     """Links of these projects, newest first."""
     query = select(*GUEST_LINK_COLUMNS).order_by(guest_links.c.id.desc()).limit(limit)
     if projects is not None:
