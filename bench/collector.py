@@ -67,7 +67,7 @@ async def _measured(config: Config, count: int, size: int) -> list[float]:
 
 async def _stored(app: App, worker_id: int, batches: Sequence[bytes], count: int) -> float:
     """Seconds until all that a new run yields is stored."""
-    new = NewRun(project="bench", task="things", kind="noop", spec=RunSpec(spec={"spider": "things"}))
+    new = NewRun(project="bench", task="records", kind="noop", spec=RunSpec(spec={"spider": "records"}))
     await app.runs.submit([new])
     (lease,) = await app.protocol.lease(worker_id, 1)
     begun, awaited = time.perf_counter(), 1
@@ -86,7 +86,7 @@ def _lines(first: int, count: int) -> bytes:
 
 def _item(number: int) -> dict[str, object]:
     return {
-        "url": f"https://shop.example/things/{number}",
+        "url": f"https://shop.example/records/{number}",
         "title": f"Thing number {number}",
         "price": number * 0.25,
         "seller": "somebody",

@@ -6,13 +6,13 @@ from bench.ballast import SERIES, hurried, pieces
 from weft.app import App
 from weft.clock import now
 
-PROJECT, DATASET = "bench", "things"
+PROJECT, DATASET = "bench", "records"
 
 DATA = {
     "sqlite": "json_object('id', n, 'name', 'thing ' || n, 'price', n % 1000 / 10.0, 'in_stock', json('true'), "
-    "'url', 'https://shop.example/things/' || n)",
+    "'url', 'https://shop.example/records/' || n)",
     "postgresql": "json_build_object('id', n, 'name', 'thing ' || n, 'price', n % 1000 / 10.0, 'in_stock', true, "
-    "'url', 'https://shop.example/things/' || n)::text",
+    "'url', 'https://shop.example/records/' || n)::text",
 }
 KEY = {"sqlite": "printf('%032x', n)", "postgresql": "lpad(to_hex(n), 32, '0')"}
 
@@ -23,9 +23,9 @@ DATASET_ROW = (
 ROWS = (
     "INSERT INTO things (id, dataset_id, key, digest, looks, seen, first_seen_at, last_seen_at, last_run_id) "
     "SELECT n, 1, {key}, {key}, 1, 1, :at, :at, 1 FROM {series} AS number",
-    "INSERT INTO looks (thing_id, number, data, at, run_id, attempt, seq) "
+    "INSERT INTO looks (record_id, number, data, at, run_id, attempt, seq) "
     "SELECT n, 1, {data}, :at, 1, 1, n FROM {series} AS number",
-    "INSERT INTO items (run_id, attempt, seq, thing_id, look, at) SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
+    "INSERT INTO items (run_id, attempt, seq, record_id, look, at) SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
 )
 
 

@@ -20,7 +20,7 @@ APART = 2_592_000
 """Microseconds between two runs: a million of them are thirty days."""
 BEFORE = f"sample.queued_at - ({{last}} - number.n) * {APART}"
 STATS = (
-    "INSERT INTO run_stats (run_id, attempt, dataset_id, next_seq, items, new_things, changed_things, refused, "
+    "INSERT INTO run_stats (run_id, attempt, dataset_id, next_seq, items, new_records, changed_records, refused, "
     "invalid, stats, at, told_at) SELECT n, 1, 1, 11, 10, 0, 0, 0, 0, '{{}}', 0, 0 FROM {series} AS number"
 )
 

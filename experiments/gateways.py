@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Gateways:
     """Calls one gateway after the other. What does not come through is tried once more, at the next one."""
 
-    def __init__(self, addresses: Sequence[str], token: str, *, looks: bool = True) -> None:
-        self._clients, self._looks = [connect(address, token) for address in addresses], looks
+    def __init__(self, addresses: Sequence[str], token: str, *, revisions: bool = True) -> None:
+        self._clients, self._looks = [connect(address, token) for address in addresses], revisions
         self._turns = itertools.count()
         self.runs = self
         self.again = 0

@@ -159,9 +159,9 @@ async def take_stock(report: Report, app: App, maze: Maze, size: Size, *, kills:
 
 def stored_pages(tx: Transaction) -> list[str]:
     """The address of each thing in the dataset: one that is there twice is stored twice."""
-    datasets, things, looks = schema.datasets, schema.things, schema.looks
-    newest = (looks.c.thing_id == things.c.id) & (looks.c.number == 1)
-    query = select(looks.c.data).join(things, newest).join(datasets, datasets.c.id == things.c.dataset_id)
+    datasets, records, revisions = schema.datasets, schema.records, schema.revisions
+    newest = (revisions.c.record_id == records.c.id) & (revisions.c.number == 1)
+    query = select(revisions.c.data).join(records, newest).join(datasets, datasets.c.id == records.c.dataset_id)
     query = query.where(datasets.c.project == PROJECT, datasets.c.name == DATASET)
 
     return [str(msgspec.json.decode(row.data)["url"]) for row in tx.rows(query)]

@@ -63,9 +63,9 @@ def is_whole(data: Any) -> bool:
 
 def stored_of(tx: Transaction, run_ids: Sequence[int]) -> Stored:
     """Every item of these runs."""
-    items, looks = schema.items, schema.looks
-    its_look = (looks.c.thing_id == items.c.thing_id) & (looks.c.number == items.c.look)
-    query = select(items.c.run_id, items.c.attempt, items.c.seq, looks.c.data).outerjoin(looks, its_look)
+    items, revisions = schema.items, schema.revisions
+    its_look = (revisions.c.record_id == items.c.record_id) & (revisions.c.number == items.c.look)
+    query = select(items.c.run_id, items.c.attempt, items.c.seq, revisions.c.data).outerjoin(revisions, its_look)
     found: Stored = defaultdict(list)
     for row in tx.rows(query.where(items.c.run_id.in_(run_ids))):
         found[row.run_id, row.attempt].append((row.seq, json.loads(row.data or "{}")))
@@ -74,13 +74,13 @@ def stored_of(tx: Transaction, run_ids: Sequence[int]) -> Stored:
 
 def miscounted(tx: Transaction) -> list[str]:
     """A sentence for each count that is shown and is not that of the rows."""
-    items, shown, things = schema.items, schema.run_stats, schema.things
+    items, shown, records = schema.items, schema.run_stats, schema.records
     counted = select(items.c.run_id, items.c.attempt, func.count().label("items"))
     rows = {(row.run_id, row.attempt): row.items for row in tx.rows(counted.group_by(items.c.run_id, items.c.attempt))}
     told = {(row.run_id, row.attempt): row.items for row in tx.rows(select(shown)) if row.items}
     wrong = [f"{place} has {rows.get(place, 0)} items and shows {told.get(place, 0)}" for place in rows | told
              if rows.get(place) != told.get(place)]  # fmt: skip
-    seen = int(tx.value(select(func.coalesce(func.sum(things.c.seen), 0))))
+    seen = int(tx.value(select(func.coalesce(func.sum(records.c.seen), 0))))
     if seen != sum(rows.values()):
         wrong.append(f"things were seen {seen} times in {sum(rows.values())} items")
     return wrong

@@ -101,7 +101,7 @@ async def main(options: argparse.Namespace) -> None:
 async def reached(gateways: str, *, patient: bool) -> App | Gateways:
     """Where to submit; a patient client counts the first answer, and looks at nothing beside."""
     if gateways:
-        return Gateways(gateways.split(","), os.environ[KEY], looks=not patient)
+        return Gateways(gateways.split(","), os.environ[KEY], revisions=not patient)
     return await open_when_ready(load().config)
 
 

@@ -68,7 +68,7 @@ async def test_a_webhook_that_was_changed_meanwhile_is_not_deleted(admin: Visito
     assert (await admin.call("PATCH", place, {"active": True}, headers={"If-Match": "*"})).status == 404
 
 
-async def test_two_things_that_say_the_same_have_etags_of_their_own(admin: Visitor) -> None:
+async def test_two_records_that_say_the_same_have_etags_of_their_own(admin: Visitor) -> None:
     tags = {(await admin.get(f"/v1/projects/{name}")).headers["ETag"] for name in ("a", "b")}
     assert len(tags) == 2
 

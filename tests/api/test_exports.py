@@ -35,7 +35,7 @@ async def test_the_items_of_a_run_are_a_file(nobody: Visitor) -> None:
     ]
 
 
-async def test_a_dataset_is_the_newest_look_of_each_thing_or_every_item(nobody: Visitor) -> None:
+async def test_a_dataset_is_the_newest_look_of_each_record_or_every_item(nobody: Visitor) -> None:
     await crawled(nobody.app, TEAS)
     await crawled(nobody.app, TEAS)
     viewer = await nobody.with_role(Role.VIEWER, "shop")

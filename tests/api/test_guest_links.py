@@ -54,7 +54,7 @@ async def test_a_guest_sees_runs_spiders_and_items_of_one_project(admin: Visitor
     assert set(run) == {"id", "task", "state", "outcome", "queued_at", "started_at", "finished_at", "items"}
     assert (await get("/v1/guest/spiders")).json["items"] == [{"name": "prices", "doc": "Prices."}]
     [dataset] = (await get("/v1/guest/datasets")).json["items"]
-    assert (dataset["name"], dataset["things"]) == (made["name"], 1)
+    assert (dataset["name"], dataset["records"]) == (made["name"], 1)
     [item] = (await get(f"/v1/guest/datasets/{made['name']}/items")).json["items"]
     assert item["data"] == {"price": 1}
     assert (await get(f"/v1/guest/datasets/{made['name']}/export")).data == b'{"price":1}\n'

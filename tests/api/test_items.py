@@ -38,7 +38,7 @@ async def test_the_statistics_of_a_run_are_told(app: App, admin: Visitor) -> Non
     spider = await crawl(app, {"n": 1}, {"n": 1})
     await spider.send(b"nonsense\n", stats={"item_scraped_count": 2})
     (told,) = (await admin.get(f"/v1/runs/{spider.run_id}/stats")).json["items"]
-    assert (told["items"], told["new_things"], told["refused"]) == (2, 1, 1)
+    assert (told["items"], told["new_records"], told["refused"]) == (2, 1, 1)
     assert told["stats"] == {"item_scraped_count": 2}
 
 
@@ -48,7 +48,7 @@ async def test_things_are_found_by_what_they_are(app: App, admin: Visitor) -> No
     two = await crawl(app, {"id": 1, "text": "tea"}, at=AT + 60_000_000)
 
     async def ids(query: str) -> list[int]:
-        answer = await admin.get(f"/v1/datasets/shop/quotes/things?{query}")
+        answer = await admin.get(f"/v1/datasets/shop/quotes/records?{query}")
         return [each["data"]["id"] for each in answer.json["items"]]
 
     assert await ids("") == [2, 1]
@@ -57,17 +57,17 @@ async def test_things_are_found_by_what_they_are(app: App, admin: Visitor) -> No
     assert await ids(f"new_in_run={one.run_id}") == [2, 1]
     assert await ids(f"changed_in_run={two.run_id}") == [1]
     assert await ids(f"last_seen_before={quote(iso(AT + 30_000_000) or '')}") == [2]
-    shown = (await admin.get("/v1/datasets/shop/quotes/things?contains=" + quote('{"text": "tea"}'))).json
-    thing = shown["items"][0]["id"]
-    history = (await admin.get(f"/v1/datasets/shop/quotes/things/{thing}")).json
-    assert [look["data"]["text"] for look in history["looks"]] == ["tea", "green tea"]
-    assert history["thing"]["seen"] == 2
+    shown = (await admin.get("/v1/datasets/shop/quotes/records?contains=" + quote('{"text": "tea"}'))).json
+    record = shown["items"][0]["id"]
+    history = (await admin.get(f"/v1/datasets/shop/quotes/records/{record}")).json
+    assert [look["data"]["text"] for look in history["revisions"]] == ["tea", "green tea"]
+    assert history["record"]["seen"] == 2
 
 
 @pytest.mark.parametrize("name", ["where", "contains"])
 async def test_a_field_that_is_named_twice_in_a_condition_is_refused(app: App, admin: Visitor, name: str) -> None:
     run = await crawl(app, {"id": "1"})
-    for address in ("/v1/datasets/shop/quotes/things", f"/v1/runs/{run.run_id}/items"):
+    for address in ("/v1/datasets/shop/quotes/records", f"/v1/runs/{run.run_id}/items"):
         answer = await admin.get(f"{address}?{name}=" + quote('{"id": "2", "id": "1"}'))
         assert (answer.status, answer.json["field"]) == (422, name), address
 
@@ -75,7 +75,7 @@ async def test_a_field_that_is_named_twice_in_a_condition_is_refused(app: App, a
 async def test_a_dataset_counts_what_is_in_it(app: App, admin: Visitor) -> None:
     await crawl(app, {"n": 1}, {"n": 1}, {"n": 2})
     shown = (await admin.get("/v1/datasets/shop/quotes")).json
-    assert (shown["things"], shown["items"]) == (2, 3)
+    assert (shown["records"], shown["items"]) == (2, 3)
     listed = (await admin.get("/v1/datasets?project=shop")).json["items"]
     assert [each["name"] for each in listed] == ["quotes"]
     fields = (await admin.get("/v1/datasets/shop/quotes/fields")).json
@@ -136,7 +136,7 @@ async def test_a_search_looks_into_every_field_and_capitals_count_for_nothing(ap
     for path, sought, found in (
         (f"/v1/runs/{spider.run_id}/items", "green", ["Green Tea", "coffee"]),
         ("/v1/datasets/shop/quotes/items", "NULL", ["milk"]),
-        ("/v1/datasets/shop/quotes/things", "gReen", ["coffee", "Green Tea"]),
+        ("/v1/datasets/shop/quotes/records", "gReen", ["coffee", "Green Tea"]),
     ):
         answer = await admin.get(f"{path}?search={sought}")
         assert [each["data"]["a"] for each in answer.json["items"]] == found
@@ -155,8 +155,8 @@ async def test_one_item_is_shown_with_what_its_schema_says(app: App, admin: Visi
     for listed in (f"/v1/runs/{spider.run_id}/items", "/v1/datasets/shop/quotes/items"):
         problems = [each["problem"] for each in (await admin.get(listed)).json["items"]]
         assert problems == [None, "item has no text"]
-    things = (await admin.get("/v1/datasets/shop/quotes/things")).json["items"]
-    assert [each["problem"] for each in things] == ["item has no text", None]
+    records = (await admin.get("/v1/datasets/shop/quotes/records")).json["items"]
+    assert [each["problem"] for each in records] == ["item has no text", None]
 
 
 async def test_the_fields_of_a_run_are_told_by_attempt(app: App, admin: Visitor) -> None:
@@ -176,13 +176,13 @@ async def test_a_dataset_tells_what_each_run_brought(app: App, admin: Visitor) -
     path = "/v1/datasets/shop/quotes/runs"
     first = (await admin.get(f"{path}?limit=1")).json
     rest = (await admin.get(f"{path}?limit=1&after={first['next']}")).json
-    told = [(each["run_id"], each["new_things"], each["changed_things"]) for each in first["items"] + rest["items"]]
+    told = [(each["run_id"], each["new_records"], each["changed_records"]) for each in first["items"] + rest["items"]]
     assert told == [(two.run_id, 1, 1), (one.run_id, 2, 0)]
     assert rest["next"] is None
-    gone = (await admin.get(f"/v1/datasets/shop/quotes/things?unseen_in_run={two.run_id}")).json["items"]
+    gone = (await admin.get(f"/v1/datasets/shop/quotes/records?unseen_in_run={two.run_id}")).json["items"]
     assert [each["data"]["id"] for each in gone] == [2]
     (listed,) = (await admin.get("/v1/datasets?newest=true")).json["items"]
-    assert (listed["newest"]["run_id"], listed["things"], listed["at_least"]) == (two.run_id, 3, 3)
+    assert (listed["newest"]["run_id"], listed["records"], listed["at_least"]) == (two.run_id, 3, 3)
 
 
 async def test_datasets_are_listed_in_pages_and_by_a_part_of_their_name(app: App, admin: Visitor) -> None:
@@ -202,19 +202,19 @@ async def test_datasets_are_listed_in_pages_and_by_a_part_of_their_name(app: App
         assert [each["name"] for each in found] == ["Prices"]
 
 
-async def test_looks_of_a_thing_come_in_parts(app: App, admin: Visitor) -> None:
+async def test_looks_of_a_record_come_in_parts(app: App, admin: Visitor) -> None:
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     await crawl(app, *({"id": 1, "v": n} for n in range(5)))
-    (thing,) = (await admin.get("/v1/datasets/shop/quotes/things")).json["items"]
-    path = f"/v1/datasets/shop/quotes/things/{thing['id']}"
-    assert [each["number"] for each in (await admin.get(f"{path}?limit=2")).json["looks"]] == [5, 4]
-    assert [each["number"] for each in (await admin.get(f"{path}?below=4")).json["looks"]] == [3, 2, 1]
+    (record,) = (await admin.get("/v1/datasets/shop/quotes/records")).json["items"]
+    path = f"/v1/datasets/shop/quotes/records/{record['id']}"
+    assert [each["number"] for each in (await admin.get(f"{path}?limit=2")).json["revisions"]] == [5, 4]
+    assert [each["number"] for each in (await admin.get(f"{path}?below=4")).json["revisions"]] == [3, 2, 1]
 
 
-async def test_very_many_things_are_counted_only_so_far(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_very_many_records_are_counted_only_so_far(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.items.datasets.MOST_COUNTED", 2)
     await crawl(app, {"n": 1}, {"n": 2})
-    assert (await app.datasets.glance("shop", "quotes"))[1].things == 2
+    assert (await app.datasets.glance("shop", "quotes"))[1].records == 2
     await crawl(app, {"n": 3})
     counts = (await app.datasets.glance("shop", "quotes"))[1]
-    assert (counts.things, counts.at_least) == (None, 2)
+    assert (counts.records, counts.at_least) == (None, 2)

@@ -114,7 +114,7 @@ async def test_a_browser_that_tells_only_that_another_site_asks_is_refused_too(n
 
 
 @on_sqlite
-async def test_our_own_pages_may_change_things(nobody: Visitor) -> None:
+async def test_our_own_pages_may_change_records(nobody: Visitor) -> None:
     person = await Person.new(nobody, "ada", {EVERYWHERE: Role.ADMIN})
     for origin in (nobody.address, "http://localhost:6800", "https://LOCALHOST"):
         answer = await person.call("POST", "/v1/keys", {"name": "k", "role": "viewer", "project": "*"}, Origin=origin)

@@ -169,8 +169,8 @@ async def items_of_a_run(app: App, project: str) -> Values:
     hand = await Hand.join(app, f"of-{name}", labels=[name])
     lease = next(each for each in await hand.lease() if each.run_id == run_id)
     await app.protocol.collect(hand.id, [ItemBatch(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
-    (thing,) = (await app.datasets.things(project, name)).things
-    return {"run_id": run_id, "name": name, "thing_id": thing.id, "attempt": lease.attempt, "seq": 1}
+    (record,) = (await app.datasets.records(project, name)).records
+    return {"run_id": run_id, "name": name, "record_id": record.id, "attempt": lease.attempt, "seq": 1}
 
 
 async def everything(app: App, but: Collection[str] = ()) -> dict[str, list[str]]:
@@ -305,8 +305,8 @@ WALK: dict[str, Step] = {
     "datasets.runs": Step(make=items_of_a_run),
     "datasets.put": Step(make=a_new_name, body={"key_fields": ["url"]}),
     "datasets.show": Step(make=items_of_a_run),
-    "datasets.thing": Step(make=items_of_a_run),
-    "datasets.things": Step(make=items_of_a_run),
+    "datasets.record": Step(make=items_of_a_run),
+    "datasets.records": Step(make=items_of_a_run),
     "items.fields": Step(make=items_of_a_run),
     "items.list": Step(make=items_of_a_run),
     "items.show": Step(make=items_of_a_run),

@@ -124,11 +124,11 @@ def test_a_dataset_shows_what_is_in_it(shell: Shell) -> None:
     run_id = crawl(shell, *ITEMS)
     assert "shop" in shell.ok("datasets", "list").out
     shown = shell.document("datasets", "show", "drinks")
-    assert (shown["dataset"]["things"], shown["dataset"]["items"]) == (3, 3)
+    assert (shown["dataset"]["records"], shown["dataset"]["items"]) == (3, 3)
     assert "100%" in shell.ok("datasets", "show", "drinks").out
-    assert len(shell.document("datasets", "things", "drinks", "--new-in", str(run_id))) == 3
-    assert shell.document("datasets", "things", "drinks", "--changed-in", str(run_id)) == []
-    assert "coffee" in shell.ok("datasets", "things", "drinks", "--where", "name=coffee").out
+    assert len(shell.document("datasets", "records", "drinks", "--new-in", str(run_id))) == 3
+    assert shell.document("datasets", "records", "drinks", "--changed-in", str(run_id)) == []
+    assert "coffee" in shell.ok("datasets", "records", "drinks", "--where", "name=coffee").out
 
 
 def test_key_fields_and_schema_are_set_one_by_one(shell: Shell) -> None:

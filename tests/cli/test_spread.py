@@ -9,7 +9,7 @@ from tests.spiders import project
 from weft.projects.packing import pack
 
 
-def test_a_spider_is_spread_over_runs_that_guest_link_a_frontier_once_a_key(shell: Shell, tmp_path: Path) -> None:
+def test_a_spider_is_spread_over_runs_that_share_a_frontier_once_a_key(shell: Shell, tmp_path: Path) -> None:
     archive = tmp_path / "shop.zip"
     with archive.open("wb") as file:
         pack(project(tmp_path / "code"), file)

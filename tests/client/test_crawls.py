@@ -28,7 +28,7 @@ async def test_a_crawl_is_begun_looked_at_and_steered_from_afar(app: App, far: C
     await share.fetch(pages=3, failed=1, skips=SKIPS)
     near, there = await app.crawls.report(crawl.id), await far.crawls.report(crawl.id)
     assert (there.counts, there.skips, there.traps) == (near.counts, near.skips, near.traps)
-    assert [each.run_id for each in there.shares] == [share.run_id]
+    assert [each.run_id for each in there.partitions] == [share.run_id]
     assert there.crawl.spec == here.spec
     assert [each.id for each in await far.crawls.all({"shop"}, state="active")] == [crawl.id]
     [(listed, counts)] = await far.crawls.counted({"shop"}, state="active")

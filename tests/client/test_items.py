@@ -25,9 +25,9 @@ async def test_items_are_the_same_elsewhere(app: App, far: Client) -> None:
         ItemQuery(project="shop", dataset="quotes", where=(FieldFilter("n", "4", part=True),)),
         ItemQuery(project="shop", dataset="quotes", every=True, limit=501),
     ):
-        here = [(row.seq, row.thing_id, row.data) async for row in app.items.rows(wanted)]
+        here = [(row.seq, row.record_id, row.data) async for row in app.items.rows(wanted)]
         assert here
-        assert [(row.seq, row.thing_id, row.data) async for row in far.items.rows(wanted)] == here
+        assert [(row.seq, row.record_id, row.data) async for row in far.items.rows(wanted)] == here
     (stats,) = await far.items.stats(spider.run_id)
     assert (stats.items, stats.stats, stats.dataset) == (600, {"downloader/request_count": 2}, "quotes")
 
@@ -42,12 +42,12 @@ async def test_datasets_are_the_same_elsewhere(app: App, far: Client) -> None:
     assert await far.datasets.counts("shop", "quotes") == await app.datasets.counts("shop", "quotes")
     assert await far.datasets.fields("shop", "quotes") == await app.datasets.fields("shop", "quotes")
     for wanted in (None, RecordFilter(changed_in_run=one.run_id), RecordFilter(where=(FieldFilter("p", "1"),))):
-        here = await app.datasets.things("shop", "quotes", wanted, limit=2)
-        there = await far.datasets.things("shop", "quotes", wanted, limit=2)
-        assert [each.id for each in here.things] == [each.id for each in there.things] != []
+        here = await app.datasets.records("shop", "quotes", wanted, limit=2)
+        there = await far.datasets.records("shop", "quotes", wanted, limit=2)
+        assert [each.id for each in here.records] == [each.id for each in there.records] != []
         assert here.next == there.next
-    thing, looks = await far.datasets.thing("shop", "quotes", here.things[0].id)
-    assert (thing.id, len(looks)) == (here.things[0].id, here.things[0].looks)
+    record, revisions = await far.datasets.record("shop", "quotes", here.records[0].id)
+    assert (record.id, len(revisions)) == (here.records[0].id, here.records[0].revisions)
 
 
 async def test_what_is_wrong_is_told_as_it_is_here(app: App, far: Client) -> None:

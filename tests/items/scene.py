@@ -61,4 +61,4 @@ async def stored(app: App, table: Any = schema.items) -> list[dict[str, Any]]:
 async def counted(app: App, run_id: int) -> dict[str, int]:
     """What the last attempt of a run has yielded, as it is counted."""
     last = (await app.items.stats(run_id))[-1]
-    return {"items": last.items, "new": last.new_things, "changed": last.changed_things, "refused": last.refused}
+    return {"items": last.items, "new": last.new_records, "changed": last.changed_records, "refused": last.refused}

@@ -74,18 +74,18 @@ async def test_a_batch_may_hold_the_same_item_several_times(app: App) -> None:
     spider = await start(app)
     await spider.yields({"n": 1}, {"n": 1}, {"n": 2}, {"n": 1})
     assert len(await stored(app)) == 4
-    (one,) = (each for each in await stored(app, schema.things) if each["seen"] == 3)
-    assert one["looks"] == 1
+    (one,) = (each for each in await stored(app, schema.records) if each["seen"] == 3)
+    assert one["revisions"] == 1
     assert await counted(app, spider.run_id) == {"items": 4, "new": 2, "changed": 0, "refused": 0}
 
 
-async def test_the_order_of_fields_makes_no_other_thing(app: App) -> None:
+async def test_the_order_of_fields_makes_no_other_record(app: App) -> None:
     spider = await start(app)
     await spider.yields({"a": 1, "b": 2}, {"b": 2, "a": 1})
-    assert len(await stored(app, schema.things)) == 1
+    assert len(await stored(app, schema.records)) == 1
 
 
-async def test_with_key_fields_a_change_is_a_new_look_of_the_same_thing(app: App) -> None:
+async def test_with_key_fields_a_change_is_a_new_look_of_the_same_record(app: App) -> None:
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     spider = await start(app)
     await spider.yields({"id": 7, "price": 1}, {"id": 7, "price": 2}, {"id": 7, "price": 2}, {"id": 8, "price": 1})
@@ -93,18 +93,18 @@ async def test_with_key_fields_a_change_is_a_new_look_of_the_same_thing(app: App
     await later.yields({"id": 7, "price": 3}, at=1_790_000_000_000_000)
     assert await counted(app, spider.run_id) == {"items": 4, "new": 2, "changed": 1, "refused": 0}
     assert await counted(app, later.run_id) == {"items": 1, "new": 0, "changed": 1, "refused": 0}
-    page = await app.datasets.things("shop", "quotes")
-    seven = next(thing for thing in page.things if thing.data["id"] == 7)
-    _, looks = await app.datasets.thing("shop", "quotes", seven.id)
-    assert [look.data["price"] for look in looks] == [3, 2, 1]
-    assert (seven.seen, seven.looks, seven.last_seen_at) == (4, 3, 1_790_000_000_000_000)
+    page = await app.datasets.records("shop", "quotes")
+    seven = next(record for record in page.records if record.data["id"] == 7)
+    _, revisions = await app.datasets.record("shop", "quotes", seven.id)
+    assert [revision.data["price"] for revision in revisions] == [3, 2, 1]
+    assert (seven.seen, seven.revisions, seven.last_seen_at) == (4, 3, 1_790_000_000_000_000)
 
 
 async def test_an_item_without_any_key_field_is_known_by_all_of_it(app: App) -> None:
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     spider = await start(app)
     await spider.yields({"name": "a"}, {"name": "b"}, {"name": "a"})
-    assert len(await stored(app, schema.things)) == 2
+    assert len(await stored(app, schema.records)) == 2
 
 
 async def test_a_worker_cannot_deliver_for_a_run_that_was_never_its_own(app: App) -> None:
@@ -188,7 +188,7 @@ async def test_items_are_told_of_once_a_second(app: App, clock: SetClock) -> Non
     assert made == [{"dataset": "quotes"}]
 
 
-async def test_collectors_that_meet_the_same_things_at_once_agree(app: App, another_app: OpenApp) -> None:
+async def test_collectors_that_meet_the_same_records_at_once_agree(app: App, another_app: OpenApp) -> None:
     apps = [app, await another_app(), await another_app()]
     spiders = [await start(each, hand=await Hand.join(each, f"w{n}")) for n, each in enumerate(apps)]
     every = [{"n": n} for n in range(60)]
@@ -200,9 +200,9 @@ async def test_collectors_that_meet_the_same_things_at_once_agree(app: App, anot
     await asyncio.gather(
         crawl(spiders[0], every), crawl(spiders[1], every[::-1]), crawl(spiders[2], every[30:] + every[:30])
     )
-    things = await stored(app, schema.things)
-    assert len(things) == 60
-    assert {each["seen"] for each in things} == {3}
+    records = await stored(app, schema.records)
+    assert len(records) == 60
+    assert {each["seen"] for each in records} == {3}
     assert sum([(await counted(app, spider.run_id))["new"] for spider in spiders]) == 60
     assert len(await stored(app)) == 180
 
@@ -252,9 +252,9 @@ async def check_sends(app: App, keyed: bool, sends: list[tuple[int, int, int]], 
         stats = await app.items.stats(spider.run_id)
         assert [each.items for each in stats] == ([expected - 1] if stats else [])
     yielded = items[: awaited[0] - 1] + items[: awaited[1] - 1]
-    things = (await app.datasets.things("shop", name, limit=100)).things
-    assert len(things) == len({item["key"] if keyed else item["value"] for item in yielded})
-    assert sum(thing.seen for thing in things) == len(yielded)
+    records = (await app.datasets.records("shop", name, limit=100)).records
+    assert len(records) == len({item["key"] if keyed else item["value"] for item in yielded})
+    assert sum(record.seen for record in records) == len(yielded)
 
 
 async def test_thousands_of_attempts_may_tell_at_once(app: App) -> None:

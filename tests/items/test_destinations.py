@@ -359,7 +359,7 @@ async def test_rows_arrive_in_a_table_once_each(yard: Yard, postgres_server: ser
     assert (await yard.deliver()).waiting == 0
     with psycopg.connect(url) as line:
         found = line.execute("SELECT name, price, data FROM teas ORDER BY weft_run, weft_seq").fetchall()
-        kinds = line.execute("SELECT weft_run, weft_attempt, weft_seq, weft_thing, at FROM teas").fetchall()
+        kinds = line.execute("SELECT weft_run, weft_attempt, weft_seq, weft_record, at FROM teas").fetchall()
     assert [(name, price) for name, price, _ in found] == [
         ("tea 0", 0),
         ("tea 1", 1),
@@ -419,7 +419,7 @@ async def test_a_table_that_has_another_primary_key_says_what_to_do(
 async def test_a_table_takes_any_text_and_new_columns(postgres_server: servers.Server) -> None:
     url = postgres_server.new_database()
     table = registry.open_table(f"{url}/public.odd%20name")
-    row = {"run": 1, "attempt": 1, "seq": 1, "thing": 1, "at": "2026-06-01T12:00:00.000Z"}
+    row = {"run": 1, "attempt": 1, "seq": 1, "record": 1, "at": "2026-06-01T12:00:00.000Z"}
     row |= {"dataset": "shop/teas", "key": "1", "revision": 1}
     evil = "x'); DROP TABLE y; --\0"
     await table.upsert([row | {"data": {"a": evil, "b": [evil]}}], {})

@@ -28,13 +28,13 @@ async def test_a_glance_tells_what_came_last_and_counts_only_so_far(app: App, mo
     await crawl(app, {"id": 1, "v": 1}, {"id": 2, "v": 1})
     last = await crawl(app, {"id": 1, "v": 2}, {"id": 3, "v": 1}, {"id": 3, "v": 1}, at=AT + MINUTE)
     _, counts, newest = await app.datasets.glance("shop", "quotes")
-    assert (counts.things, counts.at_least) == (3, 3)
+    assert (counts.records, counts.at_least) == (3, 3)
     assert newest is not None
     assert (newest.run_id, newest.state, newest.items) == (last.run_id, "succeeded", 3)
-    assert (newest.new_things, newest.changed_things, newest.drift) == (1, 1, [])
+    assert (newest.new_records, newest.changed_records, newest.drift) == (1, 1, [])
     monkeypatch.setattr("weft.items.datasets.MOST_COUNTED", 2)
     counts = (await app.datasets.glance("shop", "quotes"))[1]
-    assert (counts.things, counts.at_least) == (None, 2)
+    assert (counts.records, counts.at_least) == (None, 2)
 
 
 async def test_what_runs_brought_is_listed_newest_first_in_parts(app: App) -> None:
@@ -68,16 +68,16 @@ async def test_things_that_a_run_has_not_seen_any_more_are_found(app: App) -> No
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     await crawl(app, {"id": 1}, {"id": 2}, {"id": 3})
     last = await crawl(app, {"id": 2}, at=AT + MINUTE)
-    gone = await app.datasets.things("shop", "quotes", RecordFilter(unseen_in_run=last.run_id))
-    assert [each.data["id"] for each in gone.things] == [3, 1]
+    gone = await app.datasets.records("shop", "quotes", RecordFilter(unseen_in_run=last.run_id))
+    assert [each.data["id"] for each in gone.records] == [3, 1]
 
 
-async def test_looks_of_a_thing_are_had_in_parts(app: App) -> None:
+async def test_looks_of_a_record_are_had_in_parts(app: App) -> None:
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     await crawl(app, *({"id": 1, "v": n} for n in range(5)))
-    (thing,) = (await app.datasets.things("shop", "quotes")).things
-    _, looks = await app.datasets.thing("shop", "quotes", thing.id, below=5, limit=2)
-    assert [each.number for each in looks] == [4, 3]
+    (record,) = (await app.datasets.records("shop", "quotes")).records
+    _, revisions = await app.datasets.record("shop", "quotes", record.id, below=5, limit=2)
+    assert [each.number for each in revisions] == [4, 3]
 
 
 async def test_one_item_and_its_dataset_are_found(app: App) -> None:

@@ -75,6 +75,6 @@ def test_an_item_is_no_deeper_than_everybody_can_read(more: str) -> None:
     assert parse_lines(nested(900)) == parse_lines(nested(100_000)) == [None]
 
 
-def test_an_item_may_have_many_things_side_by_side() -> None:
+def test_an_item_may_have_many_records_side_by_side() -> None:
     line = b'{"item":{"a":[' + b",".join([b"[{}]"] * 1000) + b"]}}"
     assert parse_lines(line)[0] is not None

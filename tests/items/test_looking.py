@@ -1,4 +1,4 @@
-"""Items and things are found page by page, and their counts are what is stored."""
+"""Items and records are found page by page, and their counts are what is stored."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ async def test_things_are_found_by_when_and_by_which_run(app: App) -> None:
     two = await crawl(app, {"id": 2, "price": 2}, {"id": 3, "price": 1}, at=AT + 10_000_000)
 
     async def ids(**wanted: object) -> list[int]:
-        page = await app.datasets.things("shop", "quotes", RecordFilter(**wanted))  # type: ignore[arg-type]
-        return [thing.data["id"] for thing in page.things]
+        page = await app.datasets.records("shop", "quotes", RecordFilter(**wanted))  # type: ignore[arg-type]
+        return [record.data["id"] for record in page.records]
 
     assert await ids() == [3, 2, 1]
     assert await ids(new_in_run=one.run_id) == [2, 1]
@@ -83,20 +83,20 @@ async def test_things_are_found_by_when_and_by_which_run(app: App) -> None:
     assert await ids(last_seen_before=AT + 5_000_000) == [1]
     assert await ids(where=(FieldFilter("price", "1"),)) == [3, 1]
     counts = await app.datasets.counts("shop", "quotes")
-    assert (counts.things, counts.items) == (3, 4)
+    assert (counts.records, counts.items) == (3, 4)
 
 
-async def test_pages_of_things_follow_each_other(app: App) -> None:
+async def test_pages_of_records_follow_each_other(app: App) -> None:
     await crawl(app, *({"n": n} for n in range(7)))
-    seen, page = [], await app.datasets.things("shop", "quotes", limit=3)
-    seen += [thing.data["n"] for thing in page.things]
+    seen, page = [], await app.datasets.records("shop", "quotes", limit=3)
+    seen += [record.data["n"] for record in page.records]
     while page.next is not None:
-        page = await app.datasets.things("shop", "quotes", below=page.next, limit=3)
-        seen += [thing.data["n"] for thing in page.things]
+        page = await app.datasets.records("shop", "quotes", below=page.next, limit=3)
+        seen += [record.data["n"] for record in page.records]
     assert seen == [6, 5, 4, 3, 2, 1, 0]
 
 
-async def test_fields_tell_of_the_newest_things(app: App) -> None:
+async def test_fields_tell_of_the_newest_records(app: App) -> None:
     await app.datasets.set("shop", "quotes", schema={"required": ["author"]})
     await crawl(app, {"text": "a", "author": "b"}, {"text": ""})
     found = await app.datasets.fields("shop", "quotes")
@@ -139,8 +139,8 @@ async def test_other_key_fields_count_from_then_on(app: App) -> None:
     await crawl(app, {"id": 1, "price": 1})
     await app.datasets.set("shop", "quotes", key_fields=["id"])
     await crawl(app, {"id": 1, "price": 2}, {"id": 1, "price": 3})
-    seen = (await app.datasets.things("shop", "quotes")).things
-    assert [(thing.looks, thing.seen) for thing in seen] == [(2, 2), (1, 1)]
+    seen = (await app.datasets.records("shop", "quotes")).records
+    assert [(record.revisions, record.seen) for record in seen] == [(2, 2), (1, 1)]
 
 
 @on_sqlite
@@ -173,10 +173,10 @@ async def test_of_large_items_a_page_has_fewer_and_none_is_left_out(app: App, mo
     seen: list[object] = []
     below: int | None = NEWEST
     while below is not None:
-        found = await app.datasets.things("shop", "quotes", below=below)
-        assert len(found.things) < 9
-        seen, below = [*seen, *(thing.data["n"] for thing in found.things)], found.next
+        found = await app.datasets.records("shop", "quotes", below=below)
+        assert len(found.records) < 9
+        seen, below = [*seen, *(record.data["n"] for record in found.records)], found.next
     assert seen == list(range(8, -1, -1))
     assert 0 < (await app.datasets.fields("shop", "quotes")).sampled < 9
-    thing, looks = await app.datasets.thing("shop", "quotes", found.things[-1].id + 1)
-    assert (len(thing.data["text"]), [look.number for look in looks]) == (60_000, [1])
+    record, revisions = await app.datasets.record("shop", "quotes", found.records[-1].id + 1)
+    assert (len(record.data["text"]), [revision.number for revision in revisions]) == (60_000, [1])

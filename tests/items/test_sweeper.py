@@ -42,7 +42,7 @@ async def test_old_runs_lose_their_items_statistics_and_logs(app: App, clock: Se
     assert (await names(app, old), await names(app, young)) == ([], ["tea 5000"])
     assert [row[0] for row in await rows_of(app, schema.run_stats)] == [young.run_id]
     assert {row[0] for row in await rows_of(app, schema.items)} == {young.run_id}
-    assert len(await rows_of(app, schema.things)) == len(await rows_of(app, schema.looks)) == 1
+    assert len(await rows_of(app, schema.records)) == len(await rows_of(app, schema.revisions)) == 1
     assert (await app.runs.log(old.run_id), await app.runs.log(young.run_id)) == (b"", b"so did this\n")
     assert (await app.runs.get(old.run_id)).state == "succeeded"
     assert await app.sweeper.tick() == 0
@@ -59,7 +59,7 @@ async def test_things_that_are_still_seen_stay_with_the_looks_that_are_shown(app
     clock.forward(9 * DAY)
     await app.sweeper.tick()
     assert await names(app, young) == ["tea 1"]
-    assert [(row[1], row[2]) for row in await rows_of(app, schema.looks)] == [(3, '{"name":"tea 1","price":3}')]
+    assert [(row[1], row[2]) for row in await rows_of(app, schema.revisions)] == [(3, '{"name":"tea 1","price":3}')]
 
 
 async def test_a_run_that_goes_on_keeps_what_it_saw(app: App, clock: SetClock) -> None:
@@ -74,7 +74,7 @@ async def test_a_run_that_goes_on_keeps_what_it_saw(app: App, clock: SetClock) -
     await long.ends()
     clock.forward(11 * DAY)
     await app.sweeper.tick()
-    assert await rows_of(app, schema.things) == await rows_of(app, schema.looks) == []
+    assert await rows_of(app, schema.records) == await rows_of(app, schema.revisions) == []
 
 
 @on_sqlite
@@ -113,7 +113,7 @@ async def test_a_sweeper_that_died_is_followed_by_one_that_finishes(
     assert await names(app, crawl) == []
     assert len(await rows_of(app, schema.run_stats)) == 1
     await app.sweeper.tick()
-    assert await rows_of(app, schema.run_stats) == await rows_of(app, schema.things) == []
+    assert await rows_of(app, schema.run_stats) == await rows_of(app, schema.records) == []
     assert await app.blobs.get(key) is None
 
 

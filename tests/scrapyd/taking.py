@@ -62,7 +62,7 @@ def refused(report: ImportReport) -> dict[str, str]:
 
 async def stored(app: App) -> dict[str, int]:
     """How many rows there are of all that an import writes."""
-    tables = [schema.runs, schema.scrapyd_jobs, schema.items, schema.things, schema.looks, schema.versions]
+    tables = [schema.runs, schema.scrapyd_jobs, schema.items, schema.records, schema.revisions, schema.versions]
     tables += [schema.run_stats, schema.datasets, schema.events]
     return await app.db.read(
         lambda tx: {each.name: int(tx.value(select(func.count()).select_from(each))) for each in tables}

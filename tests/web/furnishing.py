@@ -200,8 +200,8 @@ async def _history(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:
         else:
             await hand.end(lease, result=_result(60 + number * (1 if number % 4 else 6), 30 + number % 5 * 4))
             values["run_id"] = lease.run_id if number % 4 else values.get("run_id")
-    [thing, *_] = (await app.datasets.things("shop", "prices")).things
-    return values | {"thing_id": thing.id, "seq": 1, "attempt": 1}
+    [record, *_] = (await app.datasets.records("shop", "prices")).records
+    return values | {"record_id": record.id, "seq": 1, "attempt": 1}
 
 
 async def _now(app: App, hand: Hand, time: Ticking) -> dict[str, Any]:

@@ -38,7 +38,7 @@ async def two_runs(app: App) -> tuple[int, int]:
     return first.run_id, second.run_id
 
 
-def things(page: Shown) -> list[str]:
+def records(page: Shown) -> list[str]:
     """The teas of a table, in its order."""
     return re.findall(r'<td data-name="sku"><span class="value text" dir="auto">(\w+)', page.text)
 
@@ -66,7 +66,7 @@ async def test_datasets_are_listed_with_what_came_last(app: App, surfer: Surfer)
     assert (await surfer.get("/datasets.json")).data == listed
 
 
-async def test_very_many_things_are_counted_when_somebody_wants_to_know(
+async def test_very_many_records_are_counted_when_somebody_wants_to_know(
     app: App, surfer: Surfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await surfer.log_in()
@@ -108,19 +108,19 @@ async def test_things_are_all_or_what_was_new_changed_or_gone_in_the_last_run(ap
         ("?search=2&field=price&exact=1", []),
         ("?only=nonsense", ["T4", "T3", "T2", "T1"]),
     ):
-        assert things(await surfer.get(PAGE + query)) == found, query
-    assert "No thing is like this" in (await surfer.get(f"{PAGE}?search=coffee")).text
+        assert records(await surfer.get(PAGE + query)) == found, query
+    assert "No record is like this" in (await surfer.get(f"{PAGE}?search=coffee")).text
     assert (await surfer.get(f"{PAGE}?after=nonsense")).status == 422
 
 
-async def test_many_things_come_in_pages_newest_first(app: App, surfer: Surfer) -> None:
+async def test_many_records_come_in_pages_newest_first(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     await crawled(app, [tea(n) for n in range(60)])
     page = await surfer.get(f"{PAGE}?columns=sku")
     older = re.search(r'href="([^"]+)" rel="next"', page.text)
     assert older is not None
     rest = await surfer.get(html.unescape(older[1]))
-    assert things(page) + things(rest) == [f"T{n}" for n in reversed(range(60))]
+    assert records(page) + records(rest) == [f"T{n}" for n in reversed(range(60))]
     assert "Newest" in rest.text
 
 
@@ -131,24 +131,24 @@ async def test_what_each_run_brought_is_listed(app: App, surfer: Surfer) -> None
     assert [(row[0], *row[3:6]) for row in rows] == [(str(second), "3", "1", "1"), (str(first), "3", "3", "0")]
 
 
-async def test_a_thing_shows_what_was_otherwise_before(app: App, surfer: Surfer) -> None:
+async def test_a_record_shows_what_was_otherwise_before(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     await two_runs(app)
-    (found,) = re.findall(r'<tr id="thing-(\d+)"', (await surfer.get(f"{PAGE}?only=changed")).text)
-    page = await surfer.get(f"{PAGE}/things/{found}")
+    (found,) = re.findall(r'<tr id="record-(\d+)"', (await surfer.get(f"{PAGE}?only=changed")).text)
+    page = await surfer.get(f"{PAGE}/records/{found}")
     assert table_rows(page) == [["price", "2", "20"], ["note added", "–", "now dearer"]]
     assert "1 fields stayed as they were" in page.text
-    assert "So it looked when it was first seen." in page.text
-    assert [(await surfer.get(f"{PAGE}/things/{n}")).status for n in ("999", "x")] == [404, 404]
+    assert "The first revision." in page.text
+    assert [(await surfer.get(f"{PAGE}/records/{n}")).status for n in ("999", "x")] == [404, 404]
 
 
 async def test_many_looks_come_in_pages(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     await app.datasets.set("shop", "prices", key_fields=["sku"])
     await crawled(app, [{"sku": "T1", "price": n} for n in range(45)])
-    page, seen = await surfer.get(f"{PAGE}/things/1"), list[str]()
+    page, seen = await surfer.get(f"{PAGE}/records/1"), list[str]()
     while True:
-        seen += re.findall(r'id="look-(\d+)"', page.text)
+        seen += re.findall(r'id="revision-(\d+)"', page.text)
         assert page.text.count("differences") == page.text.count('class="was"')
         older = re.search(r'href="([^"]+)" rel="next"', page.text)
         if older is None:
@@ -170,7 +170,7 @@ async def test_developers_set_a_schema_and_see_what_is_not_as_it_says(app: App, 
     assert (saved.status, saved.leads_to) == (303, f"{PAGE}/fields?said=saved")
     page = await surfer.get(saved.leads_to)
     assert "It is kept." in page.text
-    assert "1 of the newest 2 things are not as it says" in page.text
+    assert "1 of the newest 2 records are not as it says" in page.text
     assert "item.price is of type string" in html.unescape((await surfer.get(PAGE)).text)
     assert (await app.datasets.get("shop", "prices")).key_fields == ("sku",)
 
@@ -288,8 +288,8 @@ async def test_a_name_may_be_strange(app: App, surfer: Surfer) -> None:
     listed = await surfer.get("/datasets")
     (address,) = re.findall(r'<th scope="row"><a href="(/datasets/shop/[^"]+)"', listed.text)
     page = await surfer.get(address)
-    assert (page.status, things(page)) == (200, ["T1"])
-    for below in ("/runs", "/fields", "/destinations", "/things/1"):
+    assert (page.status, records(page)) == (200, ["T1"])
+    for below in ("/runs", "/fields", "/destinations", "/records/1"):
         assert (await surfer.get(address + below)).status == 200
     (link,) = [each for each in re.findall(r'<a href="([^"]+)" download>', page.text) if "jsonl" in each][:1]
     assert (await surfer.get(html.unescape(link))).text.strip() == '{"sku":"T1","price":1}'
@@ -301,7 +301,7 @@ async def test_datasets_are_for_those_who_may_see_their_project(app: App, surfer
     await surfer.log_in(grants={"blog": Role.VIEWER})
     await two_runs(app)
     assert "prices" not in (await surfer.get("/datasets")).text
-    for below in ("", "/runs", "/fields", "/destinations", "/things/1"):
+    for below in ("", "/runs", "/fields", "/destinations", "/records/1"):
         assert (await surfer.get(PAGE + below)).status == 404
     assert (await surfer.get("/datasets/blog/nothing")).status == 404
 
@@ -309,7 +309,7 @@ async def test_datasets_are_for_those_who_may_see_their_project(app: App, surfer
 async def test_the_json_of_a_dataset_is_what_the_api_answers(app: App, surfer: Surfer) -> None:
     await surfer.log_in()
     await two_runs(app)
-    for below in ("/runs", "/fields", "/things/1"):
+    for below in ("/runs", "/fields", "/records/1"):
         assert (await surfer.get(f"{PAGE}{below}.json")).data == (await surfer.get(f"/v1{PAGE}{below}")).data
     told = (await surfer.get(f"{PAGE}.json")).text
-    assert (await surfer.get(f"/v1{PAGE}/things")).text in told
+    assert (await surfer.get(f"/v1{PAGE}/records")).text in told

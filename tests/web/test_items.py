@@ -219,7 +219,7 @@ async def test_hostile_items_are_harmless_in_a_browser_wide_and_narrow(app: App,
     crawl = await crawled(app, [*HOSTILE, {**HOSTILE[0], "text": "<b>" + SCRIPT}])
     path = f"/runs/{crawl.run_id}/items"
     pages = [path, f"{path}?view=json", *(f"{path}/1/{n}" for n in (1, 2, 3)), "/datasets", "/datasets/shop/prices"]
-    pages += ["/datasets/shop/prices/things/1", "/datasets/shop/prices/fields", "/datasets/shop/prices/runs"]
+    pages += ["/datasets/shop/prices/records/1", "/datasets/shop/prices/fields", "/datasets/shop/prices/runs"]
     async with browsing() as browser:
         await browser.open(surfer.address + "/login")
         await browser.type("#name", "ada")

@@ -52,7 +52,7 @@ EXAMPLES: dict[str, list[str]] = {
     "/datasets": ["/datasets"],
     "/datasets/{project}/{name}": ["/datasets/shop/prices"],
     "/datasets/{project}/{name}/runs": ["/datasets/shop/prices/runs"],
-    "/datasets/{project}/{name}/things/{thing_id}": ["/datasets/shop/prices/things/{thing_id}"],
+    "/datasets/{project}/{name}/records/{record_id}": ["/datasets/shop/prices/records/{record_id}"],
     "/datasets/{project}/{name}/fields": ["/datasets/shop/prices/fields"],
     "/datasets/{project}/{name}/destinations": ["/datasets/shop/prices/destinations"],
     "/dead-letters": ["/dead-letters"],

@@ -42,7 +42,7 @@ def items(
     ] = None,
     attempt: Annotated[str | None, typer.Option(metavar="N|all", help="Which attempt; default: the last.")] = None,
     every: Annotated[
-        bool, typer.Option("--every", help="Of a spider: every item, not only the newest of each thing.")
+        bool, typer.Option("--every", help="Of a spider: every item, not only the newest of each record.")
     ] = False,
     where: Annotated[Pairs, typer.Option(metavar="FIELD=VALUE", help="Only those whose field is this.")] = None,
     contains: Annotated[Pairs, typer.Option(metavar="FIELD=TEXT", help="Only those whose field contains this.")] = None,
@@ -237,7 +237,7 @@ def show(context: typer.Context, name: Name) -> None:
 
 
 @app.command(cls=WeftCommand)
-def things(
+def records(
     context: typer.Context,
     name: Name,
     where: Annotated[Pairs, typer.Option(metavar="FIELD=VALUE", help="Only those whose field is this.")] = None,
@@ -258,13 +258,14 @@ def things(
     wanted = RecordFilter(where=conditions(where, contains), new_in_run=new_in, changed_in_run=changed_in)
 
     async def read(weft: App) -> RecordPage:
-        return await weft.datasets.things(*await found_dataset(weft, context, name), wanted, limit=limit)
+        return await weft.datasets.records(*await found_dataset(weft, context, name), wanted, limit=limit)
 
-    found = ask(context, read).things
+    found = ask(context, read).records
     rows = [
-        (each.id, each.seen, each.looks, ago(each.first_seen_at), ago(each.last_seen_at), each.data) for each in found
+        (each.id, each.seen, each.revisions, ago(each.first_seen_at), ago(each.last_seen_at), each.data)
+        for each in found
     ]
-    headings = ("THING", "SEEN", "LOOKS", "FIRST", "LAST", "NEWEST LOOK")
+    headings = ("RECORD", "SEEN", "REVISIONS", "FIRST", "LAST", "VALUES")
     answer(context, [record_document(each) for each in found], lambda: table(headings, rows, empty="nothing like that"))
 
 
@@ -304,7 +305,7 @@ def set_(
     made = ask(context, change, changes=True)
     known_by = ", ".join(made.key_fields) or "all fields"
     checked = "checked with a schema" if made.schema is not None else "not checked"
-    words = f"dataset {made.project}/{made.name}: things are known by {known_by}; items are {checked}"
+    words = f"dataset {made.project}/{made.name}: records are known by {known_by}; items are {checked}"
     answer(context, dataset_document(made), lambda: words)
 
 
@@ -330,7 +331,7 @@ def _dataset_text(dataset: DatasetDocument, found: ItemFieldsDocument) -> str:
     head = fields(
         (
             ("dataset", f"{dataset.project}/{dataset.name}"),
-            ("things", dataset.things),
+            ("records", dataset.records),
             ("items", dataset.items),
             ("known by", tuple(dataset.key_fields) or "all fields"),
             ("since", dataset.created_at),
@@ -339,7 +340,7 @@ def _dataset_text(dataset: DatasetDocument, found: ItemFieldsDocument) -> str:
     )
     rows = [(each.name, f"{each.fill_rate:.0%}", tuple(each.types)) for each in found.fields]
     body = table(("FIELD", "FILLED", "TYPES"), rows, empty="nothing in it yet")
-    return f"{head}\n\nof the newest {found.sampled} things:\n{body}" if found.sampled else f"{head}\n\n{body}"
+    return f"{head}\n\nof the newest {found.sampled} records:\n{body}" if found.sampled else f"{head}\n\n{body}"
 
 
 destinations_app = typer.Typer(

@@ -112,7 +112,7 @@ async def _dataset_text(app: App, run: Run, told: Sequence[AttemptStats]) -> str
 
 
 def _items_text(told: Sequence[AttemptStats]) -> str:
-    items, new = sum(each.items for each in told), sum(each.new_things for each in told)
+    items, new = sum(each.items for each in told), sum(each.new_records for each in told)
     refused, invalid = sum(each.refused for each in told), sum(each.invalid for each in told)
     notes = [f"{new or 'none'} of them new"] if new < items else []
     notes += [f"{invalid} not as the schema says"] if invalid else []

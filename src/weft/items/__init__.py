@@ -1,1 +1,1 @@
-"""What runs yield: items stored once each, the things they are seen of, and what changed."""
+"""What runs yield: items stored once each, the records they are seen of, and what changed."""

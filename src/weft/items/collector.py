@@ -134,8 +134,8 @@ class AttemptTally:
     dataset_id: int
     next_seq: int
     items: int
-    new_things: int
-    changed_things: int
+    new_records: int
+    changed_records: int
     refused: int
     invalid: int
     stats: str
@@ -164,7 +164,7 @@ class AttemptTally:
         return self.next_seq
 
     def row(self, at: Moment) -> dict[str, Any]:
-        names = ("run_id", "attempt", "next_seq", "items", "new_things", "changed_things", "refused", "invalid")
+        names = ("run_id", "attempt", "next_seq", "items", "new_records", "changed_records", "refused", "invalid")
         row = {name: getattr(self, name) for name in (*names, "stats", "told_at")} | {"at": at}
         row |= {"counted": msgspec.json.encode(self.counted).decode()}
         return row | {"missing": msgspec.json.encode(self.missing).decode()} if self.missing else row
@@ -177,13 +177,13 @@ class SeenRecord:
     id: int
     key: str
     digest: str
-    looks: int
+    revisions: int
     seen: int
     first_seen_at: Moment = 0
     last_seen_at: Moment = 0
     last_run_id: int = 0
     is_new: bool = False
-    looks_otherwise: bool = False
+    is_changed: bool = False
 
     def row(self) -> dict[str, Any]:
         """What has changed; that it was seen is little to write, and happens most."""
@@ -193,7 +193,7 @@ class SeenRecord:
             "last_seen_at": self.last_seen_at,
             "last_run_id": self.last_run_id,
         }
-        return seen | {"digest": self.digest, "looks": self.looks} if self.looks_otherwise else seen
+        return seen | {"digest": self.digest, "revisions": self.revisions} if self.is_changed else seen
 
 
 def record_key(read: ParsedItem, fields: Sequence[str]) -> str:
@@ -214,13 +214,13 @@ def store_items(tx: Transaction, dataset: Dataset, tallies: Sequence[AttemptTall
     if not keyed:
         return
     seen = _seen(tx, dataset.id, keyed)
-    items, looks = _item_rows(keyed, seen, at)
+    items, revisions = _item_rows(keyed, seen, at)
     new = sorted((each for each in seen.values() if each.is_new), key=lambda each: each.key)
     store.add_records(tx, [_new_row(dataset.id, each) for each in new])
     known = [each for each in seen.values() if not each.is_new]
-    store.update_records(tx, [each.row() for each in known if not each.looks_otherwise])
-    store.update_records(tx, [each.row() for each in known if each.looks_otherwise])
-    store.add_revisions(tx, looks)
+    store.update_records(tx, [each.row() for each in known if not each.is_changed])
+    store.update_records(tx, [each.row() for each in known if each.is_changed])
+    store.add_revisions(tx, revisions)
     store.add_items(tx, items)
     _count_items(dataset, tallies)
 
@@ -230,24 +230,24 @@ def _seen(tx: Transaction, dataset_id: int, keyed: Iterable[KeyedItem]) -> dict[
     keys = dict.fromkeys(key for _, _, _, key in keyed)
     known = {row.key: SeenRecord(*row) for row in store.lock_records(tx, dataset_id, keys)}
     new = [key for key in keys if key not in known]
-    for thing_id, key in zip(store.reserve_record_ids(tx, len(new)), new, strict=True):
-        known[key] = SeenRecord(thing_id, key, "", 0, 0, is_new=True)
+    for record_id, key in zip(store.reserve_record_ids(tx, len(new)), new, strict=True):
+        known[key] = SeenRecord(record_id, key, "", 0, 0, is_new=True)
     return known
 
 
 def _item_rows(keyed: Iterable[KeyedItem], seen: dict[str, SeenRecord], now: Moment) -> tuple[list[Row], list[Row]]:
-    """Rows of items, and of looks that none had before."""
+    """Rows of items, and of revisions that none had before."""
     items: list[Row] = []
-    looks: list[Row] = []
+    revisions: list[Row] = []
     for tally, seq, (told_at, text, digest, _), key in keyed:
         record, at = seen[key], told_at or now
         run_id, attempt = tally.run_id, tally.attempt
         if record.digest != digest:
             _count_revision(record, tally, digest, at)
-            looks.append(
+            revisions.append(
                 {
-                    "thing_id": record.id,
-                    "number": record.looks,
+                    "record_id": record.id,
+                    "number": record.revisions,
                     "data": text,
                     "at": at,
                     "run_id": run_id,
@@ -260,20 +260,27 @@ def _item_rows(keyed: Iterable[KeyedItem], seen: dict[str, SeenRecord], now: Mom
         if at > record.last_seen_at:
             record.last_seen_at = at
         items.append(
-            {"run_id": run_id, "attempt": attempt, "seq": seq, "thing_id": record.id, "look": record.looks, "at": at}
+            {
+                "run_id": run_id,
+                "attempt": attempt,
+                "seq": seq,
+                "record_id": record.id,
+                "revision": record.revisions,
+                "at": at,
+            }
         )
-    return items, looks
+    return items, revisions
 
 
 def _count_revision(record: SeenRecord, tally: AttemptTally, digest: str, at: Moment) -> None:
     """Count a record that is new, or looks otherwise than before."""
-    if record.looks:
-        tally.changed_things += 1
+    if record.revisions:
+        tally.changed_records += 1
     else:
-        tally.new_things += 1
+        tally.new_records += 1
         record.first_seen_at = at
-    record.looks += 1
-    record.digest, record.looks_otherwise = digest, True
+    record.revisions += 1
+    record.digest, record.is_changed = digest, True
 
 
 def _new_row(dataset_id: int, record: SeenRecord) -> Row:
@@ -466,7 +473,7 @@ def _counted(tally: AttemptTally, worker: str) -> CounterIncrement:
 
 
 def _tally(row: Any, project: str, task_id: int | None, name: str, watched: tuple[str, ...]) -> AttemptTally:
-    names = ("run_id", "attempt", "dataset_id", "next_seq", "items", "new_things", "changed_things", "refused")
+    names = ("run_id", "attempt", "dataset_id", "next_seq", "items", "new_records", "changed_records", "refused")
     known = {name: getattr(row, name) for name in (*names, "invalid", "stats", "told_at")}
     lacking = dict.fromkeys(watched, 0) | ({} if row.missing is None else msgspec.json.decode(row.missing))
     before = Counter(_decode_counts(row.counted) if row.counted else {})

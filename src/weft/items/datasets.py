@@ -39,21 +39,21 @@ def _listed(names: list[str]) -> str:
 NEWEST = 2**63 - 1
 PAGE = 1000
 MOST_SCANNED = 10_000
-"""How many things one page looks through at most; one that finds little says where to go on."""
+"""How many records one page looks through at most; one that finds little says where to go on."""
 MOST_REVISIONS = 1000
 NEWEST_REVISION = 2**31 - 1
 MOST_COUNTED = 10_000
-"""Things of one dataset that are counted where nobody wants to wait; in lists, 1,000."""
+"""Records of one dataset that are counted where nobody wants to wait; in lists, 1,000."""
 MOST_LISTED = 1000
 SAMPLE = 1000
-"""The newest things of a dataset, which fill rates and the inferred schema are made from."""
+"""The newest records of a dataset, which fill rates and the inferred schema are made from."""
 MOST_KEY_FIELDS = 20
 LARGEST_SCHEMA = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFilter:
-    """Which things of a dataset are wanted."""
+    """Which records of a dataset are wanted."""
 
     where: tuple[FieldFilter, ...] = ()
     first_seen_after: Moment | None = None
@@ -67,27 +67,27 @@ class RecordFilter:
 
     @property
     def is_picky(self) -> bool:
-        """Whether things are looked at and left out."""
+        """Whether records are looked at and left out."""
         seen = (self.first_seen_after, self.first_seen_before, self.last_seen_after, self.last_seen_before)
         return bool(self.where) or any(each is not None for each in (*seen, self.unseen_in_run))
 
-    def allows(self, thing: DatasetRecord) -> bool:
+    def allows(self, record: DatasetRecord) -> bool:
         times = (
-            (self.first_seen_after, thing.first_seen_at),
-            (thing.first_seen_at, self.first_seen_before),
-            (self.last_seen_after, thing.last_seen_at),
-            (thing.last_seen_at, self.last_seen_before),
+            (self.first_seen_after, record.first_seen_at),
+            (record.first_seen_at, self.first_seen_before),
+            (self.last_seen_after, record.last_seen_at),
+            (record.last_seen_at, self.last_seen_before),
         )
         in_time = all(early is None or late is None or early < late for early, late in times)
-        is_gone = self.unseen_in_run is None or thing.last_run_id < self.unseen_in_run
-        return in_time and is_gone and matches(thing.data, self.where)
+        is_gone = self.unseen_in_run is None or record.last_run_id < self.unseen_in_run
+        return in_time and is_gone and matches(record.data, self.where)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some things of a dataset, newest first."""
+    """Some records of a dataset, newest first."""
 
-    things: Sequence[DatasetRecord]
+    records: Sequence[DatasetRecord]
     next: int | None
     """Where the next part begins; None where there is no more."""
 
@@ -96,14 +96,14 @@ class RecordPage:
 class DatasetCounts:
     """How much there is in a dataset; None where it was not counted to the end."""
 
-    things: int | None
+    records: int | None
     items: int | None
     at_least: int | None = None
-    """Things, where these were not counted to the end."""
+    """Records, where these were not counted to the end."""
 
 
 class Datasets:
-    """Looks at datasets, and says what thing an item is of."""
+    """Looks at datasets, and says which record an item belongs to."""
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db, self._clock = db, clock
@@ -116,7 +116,7 @@ class Datasets:
         return await self._db.read(lambda tx: dataset_in(tx, project, name))
 
     async def counts(self, project: str, name: str) -> DatasetCounts:
-        """How many things are in it, and of how many items they are."""
+        """How many records are in it, and of how many items they are."""
 
         def work(tx: Transaction) -> DatasetCounts:
             dataset_id = dataset_in(tx, project, name).id
@@ -125,7 +125,7 @@ class Datasets:
         return await self._db.read(work)
 
     async def glance(self, project: str, name: str) -> tuple[Dataset, DatasetCounts, DatasetAttempt | None]:
-        """A dataset with what came last, and how many things it has, counted as far as that takes no time."""
+        """A dataset with what came last, and how many records it has, counted as far as that takes no time."""
         return await self._db.read(lambda tx: _glance(tx, dataset_in(tx, project, name), MOST_COUNTED))
 
     async def glances(
@@ -155,9 +155,9 @@ class Datasets:
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
     ) -> Dataset:
-        """Set which fields say what thing an item is of, and what items are checked with; make it where there is none.
+        """Set the key fields and the schema that items are checked with; create it where there is none.
 
-        Other key fields count for items that come from now on: things that are known keep what they are known by, so
+        Other key fields count for items that come from now on: records that are known keep what they are known by, so
         an item that would have been of one of them is of a new one once.
         """
         _check_settings(name, key_fields, schema)
@@ -179,10 +179,10 @@ class Datasets:
 
         return await self._db.transact(work)
 
-    async def things(
+    async def records(
         self, project: str, name: str, wanted: RecordFilter | None = None, *, below: int = NEWEST, limit: int = 50
     ) -> RecordPage:
-        """Things newest first. Where a filter is rarely met, there may be fewer than ``limit``, and more to come."""
+        """Records newest first. Where a filter is rarely met, there may be fewer than ``limit``, and more to come."""
         wanted = wanted or RecordFilter()
 
         def work(tx: Transaction) -> RecordPage:
@@ -190,28 +190,28 @@ class Datasets:
 
         return await self._db.read(work)
 
-    async def thing(
-        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
+    async def record(
+        self, project: str, name: str, record_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
     ) -> tuple[DatasetRecord, list[RecordRevision]]:
-        """One thing and how it looked, newest first: its looks with numbers below ``below``, at most the last 1,000."""
+        """One record and its revisions with numbers below ``below``, newest first, at most the last 1,000."""
 
         def work(tx: Transaction) -> tuple[DatasetRecord, list[RecordRevision]]:
-            found = item_store.record(tx, dataset_in(tx, project, name).id, thing_id)
+            found = item_store.record(tx, dataset_in(tx, project, name).id, record_id)
             if found is None:
-                raise NotFound("thing", f"{thing_id} in dataset {name}")
-            return found, item_store.revisions_of(tx, thing_id, below, limit)
+                raise NotFound("record", f"{record_id} in dataset {name}")
+            return found, item_store.revisions_of(tx, record_id, below, limit)
 
         return await self._db.read(work)
 
     async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> FieldSummary:
-        """Fill rates and types of the fields of the newest things, and the schema that these have in common."""
+        """Fill rates and types of the fields of the newest records, and the schema that these have in common."""
 
         def work(tx: Transaction) -> tuple[Dataset, list[DatasetRecord]]:
             dataset = dataset_in(tx, project, name)
             return dataset, item_store.records_of(tx, dataset.id, below=NEWEST, limit=sample)[0]
 
-        dataset, things = await self._db.read(work)
-        return summarize_fields([thing.data for thing in things], dataset.schema)
+        dataset, records = await self._db.read(work)
+        return summarize_fields([record.data for record in records], dataset.schema)
 
 
 def _record_page(tx: Transaction, dataset_id: int, wanted: RecordFilter, below: int, limit: int) -> RecordPage:
@@ -221,10 +221,10 @@ def _record_page(tx: Transaction, dataset_id: int, wanted: RecordFilter, below: 
     found: list[DatasetRecord] = []
     for _ in range(0, MOST_SCANNED, PAGE):
         seen, more = item_store.records_of(tx, dataset_id, below=below, limit=count, run_id=run_id, changed=changed)
-        for thing in seen:
-            below = thing.id
-            if wanted.allows(thing):
-                found.append(thing)
+        for record in seen:
+            below = record.id
+            if wanted.allows(record):
+                found.append(record)
                 if len(found) > limit:
                     return RecordPage(found[:limit], found[limit - 1].id)
         if not more:

@@ -196,6 +196,6 @@ async def _file(destination: Destination, rows: list[dict[str, Any]]) -> bytes:
 
 
 def _table_row(destination: Destination, row: Any) -> dict[str, Any]:
-    ids = {"run": row.run_id, "attempt": row.attempt, "seq": row.seq, "thing": row.thing_id, "revision": row.look}
+    ids = {"run": row.run_id, "attempt": row.attempt, "seq": row.seq, "record": row.record_id, "revision": row.revision}
     of = {"dataset": f"{destination.project}/{destination.dataset}", "key": row.key, "at": iso(row.at)}
     return ids | of | {"data": msgspec.json.decode(row.data)}

@@ -17,8 +17,8 @@ from weft.items.exporters import ExportFormat
 from weft.runs.model import ENDED
 
 destinations, marks, datasets = schema.destinations, schema.destination_marks, schema.datasets
-stats, items, looks, runs = schema.run_stats, schema.items, schema.looks, schema.runs
-things = schema.things
+stats, items, revisions, runs = schema.run_stats, schema.items, schema.revisions, schema.runs
+records = schema.records
 
 MOST_ATTEMPTS = 1000
 """Of a dataset, in which items that wait are counted."""
@@ -133,24 +133,24 @@ def retry(tx: Transaction, destination_id: int, at: Moment) -> None:
 
 def sizes(tx: Transaction, run_id: int, attempt: int, first: int, limit: int) -> list[Any]:
     """The number and the size of an attempt's items from ``first`` on."""
-    query = _items(run_id, attempt).with_only_columns(items.c.seq, func.length(looks.c.data))
+    query = _items(run_id, attempt).with_only_columns(items.c.seq, func.length(revisions.c.data))
     return list(tx.rows(query.where(items.c.seq >= first).order_by(items.c.seq).limit(limit)))
 
 
 def rows(tx: Transaction, stretch: DeliveryBatch) -> list[Any]:
     """The items of a stretch, each with the key and the revision of its record; deleted ones are missing."""
     within = items.c.seq.between(stretch.first, stretch.last)
-    query = _items(stretch.run_id, stretch.attempt).add_columns(items.c.look, things.c.key)
-    query = query.join(things, things.c.id == items.c.thing_id)
+    query = _items(stretch.run_id, stretch.attempt).add_columns(items.c.revision, records.c.key)
+    query = query.join(records, records.c.id == items.c.record_id)
     return list(tx.rows(query.where(within).order_by(items.c.seq)))
 
 
 def _items(run_id: int, attempt: int) -> Select[Any]:
-    look = (looks.c.thing_id == items.c.thing_id) & (looks.c.number == items.c.look)
-    columns = (items.c.run_id, items.c.attempt, items.c.seq, items.c.thing_id, items.c.at, looks.c.data)
+    revision = (revisions.c.record_id == items.c.record_id) & (revisions.c.number == items.c.revision)
+    columns = (items.c.run_id, items.c.attempt, items.c.seq, items.c.record_id, items.c.at, revisions.c.data)
     return (
         select(*columns)
-        .select_from(items.join(looks, look))
+        .select_from(items.join(revisions, revision))
         .where(items.c.run_id == run_id, items.c.attempt == attempt)
     )
 

@@ -94,7 +94,7 @@ def with_ids(item: Any, data: dict[str, Any]) -> dict[str, Any]:
     """Fields with the ids of their item in front; a field that is called like an id gives way to it."""
     at: Moment = item.at
     ids = {"weft_run": item.run_id, "weft_attempt": item.attempt, "weft_seq": item.seq}
-    ids |= {"weft_thing": item.thing_id, "weft_at": iso(at)}
+    ids |= {"weft_record": item.record_id, "weft_at": iso(at)}
     return {**ids, **data, **ids}
 
 

@@ -30,9 +30,9 @@ from weft.items.model import (
 from weft.runs.lease_store import AttemptKey
 from weft.runs.model import NOT_KEPT, RunOutcome, RunSpec, RunState
 
-run_stats, datasets, things = schema.run_stats, schema.datasets, schema.things
+run_stats, datasets, records = schema.run_stats, schema.datasets, schema.records
 
-RECORD_COLUMNS = ("id", "key", "digest", "looks", "seen", "first_seen_at", "last_seen_at")
+RECORD_COLUMNS = ("id", "key", "digest", "revisions", "seen", "first_seen_at", "last_seen_at")
 
 MOST_AT_ONCE = 500
 """Runs that one statement names."""
@@ -54,7 +54,7 @@ def lock_stats(tx: Transaction, places: Collection[AttemptKey]) -> dict[AttemptK
 
 def add_stats(tx: Transaction, place: AttemptKey, dataset_id: int, at: Moment) -> None:
     """Begin to count the items of an attempt, unless somebody has."""
-    counts = dict.fromkeys(("items", "new_things", "changed_things", "refused", "invalid", "told_at"), 0)
+    counts = dict.fromkeys(("items", "new_records", "changed_records", "refused", "invalid", "told_at"), 0)
     row = {"run_id": place[0], "attempt": place[1], "dataset_id": dataset_id, "next_seq": 1, "stats": "{}", "at": at}
     insert_missing(tx, run_stats, row | counts | {"uncompared": place[0]})
 
@@ -100,32 +100,32 @@ def dataset_of(row: Any) -> Dataset:
 
 
 def lock_records(tx: Transaction, dataset_id: int, keys: Collection[str]) -> Sequence[Any]:
-    """Those things of ``keys`` that are known, with the columns that ``Seen`` begins with."""
-    return lock_among(tx, things, RECORD_COLUMNS, sorted(keys), key="key", dataset_id=dataset_id)
+    """Those records of ``keys`` that are known, with the columns that ``Seen`` begins with."""
+    return lock_among(tx, records, RECORD_COLUMNS, sorted(keys), key="key", dataset_id=dataset_id)
 
 
 def reserve_record_ids(tx: Transaction, count: int) -> Sequence[int]:
-    return reserve_ids(tx, schema.thing_ids, count)
+    return reserve_ids(tx, schema.record_ids, count)
 
 
 def add_records(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
     """``rows`` are in the order of their keys."""
-    insert_many(tx, things, rows)
+    insert_many(tx, records, rows)
 
 
 def update_records(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
-    update_many(tx, things, rows, match=("id",))
+    update_many(tx, records, rows, match=("id",))
 
 
 def add_revisions(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
-    insert_many(tx, schema.looks, rows)
+    insert_many(tx, schema.revisions, rows)
 
 
 def add_items(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
     insert_many(tx, schema.items, rows)
 
 
-items, looks = schema.items, schema.looks
+items, revisions = schema.items, schema.revisions
 
 runs, attempts = schema.runs, schema.attempts
 
@@ -136,14 +136,16 @@ SMALL_BYTES = 50_000
 MOST_PAGE_BYTES = 16_000_000
 """Characters of data that one page reads; what is more waits for the next."""
 
-_small = case((func.length(looks.c.data) <= SMALL_BYTES, looks.c.data)).label("data")
+_small = case((func.length(revisions.c.data) <= SMALL_BYTES, revisions.c.data)).label("data")
 
 
 def items_of(tx: Transaction, place: AttemptKey, after: int, limit: int) -> tuple[list[Item], bool]:
     """Items of one attempt with numbers above ``after``, and whether there may be more: of large ones come fewer."""
     query = (
-        select(items.c.run_id, items.c.attempt, items.c.seq, items.c.at, items.c.thing_id, looks.c.number, _small)
-        .join_from(items, looks, and_(looks.c.thing_id == items.c.thing_id, looks.c.number == items.c.look))
+        select(items.c.run_id, items.c.attempt, items.c.seq, items.c.at, items.c.record_id, revisions.c.number, _small)
+        .join_from(
+            items, revisions, and_(revisions.c.record_id == items.c.record_id, revisions.c.number == items.c.revision)
+        )
         .where(items.c.run_id == place[0], items.c.attempt == place[1], items.c.seq > after)
         .order_by(items.c.seq)
         .limit(limit)
@@ -152,16 +154,26 @@ def items_of(tx: Transaction, place: AttemptKey, after: int, limit: int) -> tupl
 
 
 def newest_revisions(tx: Transaction, dataset_id: int, after: int, limit: int) -> tuple[list[Item], bool]:
-    """What the things of a dataset with ids above ``after`` looked like last, and whether there may be more.
+    """What the records of a dataset with ids above ``after`` looked like last, and whether there may be more.
 
-    Where looks begin is said too: PostgreSQL may walk through both side by side, and would do so from the first look.
+    Where revisions begin is said too: PostgreSQL may walk through both side by side, from the first revision on.
     """
-    thing_id = things.c.id.label("thing_id")
+    record_id = records.c.id.label("record_id")
     query = (
-        select(looks.c.run_id, looks.c.attempt, looks.c.seq, looks.c.at, thing_id, looks.c.number, _small)
-        .join_from(things, looks, and_(looks.c.thing_id == things.c.id, looks.c.number == things.c.looks))
-        .where(things.c.dataset_id == dataset_id, things.c.id > after, looks.c.thing_id > after)
-        .order_by(things.c.dataset_id, things.c.id)
+        select(
+            revisions.c.run_id,
+            revisions.c.attempt,
+            revisions.c.seq,
+            revisions.c.at,
+            record_id,
+            revisions.c.number,
+            _small,
+        )
+        .join_from(
+            records, revisions, and_(revisions.c.record_id == records.c.id, revisions.c.number == records.c.revisions)
+        )
+        .where(records.c.dataset_id == dataset_id, records.c.id > after, revisions.c.record_id > after)
+        .order_by(records.c.dataset_id, records.c.id)
         .limit(limit)
     )
     return _rows(tx, tx.rows(query), limit)
@@ -220,7 +232,7 @@ def stats_of(tx: Transaction, run_id: int) -> list[AttemptStats]:
     """What each attempt of a run has yielded."""
     query = select(run_stats, datasets.c.name).outerjoin(datasets, datasets.c.id == run_stats.c.dataset_id)
     rows = tx.rows(query.where(run_stats.c.run_id == run_id).order_by(run_stats.c.attempt))
-    names = ("run_id", "attempt", "items", "new_things", "changed_things", "refused", "invalid", "at")
+    names = ("run_id", "attempt", "items", "new_records", "changed_records", "refused", "invalid", "at")
     return [
         AttemptStats(
             dataset=row.name,
@@ -265,7 +277,7 @@ def datasets_after(
 def dataset_attempts(tx: Transaction, dataset_id: int, below: AttemptKey, limit: int) -> list[DatasetAttempt]:
     """What attempts before ``below`` brought to a dataset, newest first."""
     earlier = or_(run_stats.c.run_id < below[0], and_(run_stats.c.run_id == below[0], run_stats.c.attempt < below[1]))
-    names = ("run_id", "attempt", "items", "new_things", "changed_things", "refused", "invalid", "at")
+    names = ("run_id", "attempt", "items", "new_records", "changed_records", "refused", "invalid", "at")
     query = (
         select(*(run_stats.c[name] for name in names), run_stats.c.drift, runs.c.state)
         .join_from(run_stats, runs, runs.c.id == run_stats.c.run_id, isouter=True)
@@ -291,8 +303,8 @@ def dataset_of_run(tx: Transaction, run_id: int) -> Dataset | None:
 
 
 def count_records(tx: Transaction, dataset_id: int, most: int | None = None) -> int:
-    """How many things are in a dataset; with ``most``, only so far."""
-    ids = select(things.c.id).where(things.c.dataset_id == dataset_id)
+    """How many records are in a dataset; with ``most``, only so far."""
+    ids = select(records.c.id).where(records.c.dataset_id == dataset_id)
     counted = ids if most is None else ids.limit(most)
     return int(tx.value(select(func.count()).select_from(counted.subquery())))
 
@@ -306,39 +318,47 @@ def count_items(tx: Transaction, dataset_id: int) -> int:
 def records_of(
     tx: Transaction, dataset_id: int, *, below: int, limit: int, run_id: int | None = None, changed: bool = False
 ) -> tuple[list[DatasetRecord], bool]:
-    """Things with ids below ``below``, newest first, and whether there may be more: of large ones come fewer.
+    """Records with ids below ``below``, newest first, and whether there may be more: of large ones come fewer.
 
     With ``run_id`` only those that this run found new, or with ``changed`` otherwise than before.
     """
-    query = _records().where(things.c.dataset_id == dataset_id)
-    query = query.order_by(things.c.dataset_id.desc(), things.c.id.desc())
+    query = _records().where(records.c.dataset_id == dataset_id)
+    query = query.order_by(records.c.dataset_id.desc(), records.c.id.desc())
     if run_id is None:
-        rows = tx.rows(query.where(things.c.id < below, looks.c.thing_id < below).limit(limit))
+        rows = tx.rows(query.where(records.c.id < below, revisions.c.record_id < below).limit(limit))
         is_full = len(rows) == limit
     else:
         ids = _revised_in(tx, run_id, below, limit, changed)
-        rows = tx.rows(query.where(things.c.id.in_(ids))) if ids else ()
+        rows = tx.rows(query.where(records.c.id.in_(ids))) if ids else ()
         is_full = bool(rows) and len(ids) == limit
     found = [_record(row, text) for row, text in _whole(tx, rows)]
     return found, is_full or len(found) < len(rows)
 
 
 def _revised_in(tx: Transaction, run_id: int, below: int, limit: int, changed: bool) -> Sequence[int]:
-    query = select(looks.c.thing_id).where(looks.c.run_id == run_id, looks.c.thing_id < below)
-    query = query.where(looks.c.number > 1 if changed else looks.c.number == 1)
-    return [row[0] for row in tx.rows(query.distinct().order_by(looks.c.thing_id.desc()).limit(limit))]
+    query = select(revisions.c.record_id).where(revisions.c.run_id == run_id, revisions.c.record_id < below)
+    query = query.where(revisions.c.number > 1 if changed else revisions.c.number == 1)
+    return [row[0] for row in tx.rows(query.distinct().order_by(revisions.c.record_id.desc()).limit(limit))]
 
 
-def record(tx: Transaction, dataset_id: int, thing_id: int) -> DatasetRecord | None:
-    rows = tx.rows(_records().where(things.c.id == thing_id, things.c.dataset_id == dataset_id))
+def record(tx: Transaction, dataset_id: int, record_id: int) -> DatasetRecord | None:
+    rows = tx.rows(_records().where(records.c.id == record_id, records.c.dataset_id == dataset_id))
     return next((_record(row, text) for row, text in _whole(tx, rows)), None)
 
 
-def revisions_of(tx: Transaction, thing_id: int, below: int, limit: int) -> list[RecordRevision]:
-    """How a thing looked, newest first: its looks with numbers below ``below``."""
-    columns = (looks.c.thing_id, looks.c.number, looks.c.at, looks.c.run_id, looks.c.attempt, looks.c.seq, _small)
-    query = select(*columns).where(looks.c.thing_id == thing_id, looks.c.number < below)
-    rows = tx.rows(query.order_by(looks.c.number.desc()).limit(limit))
+def revisions_of(tx: Transaction, record_id: int, below: int, limit: int) -> list[RecordRevision]:
+    """How a record looked, newest first: its revisions with numbers below ``below``."""
+    columns = (
+        revisions.c.record_id,
+        revisions.c.number,
+        revisions.c.at,
+        revisions.c.run_id,
+        revisions.c.attempt,
+        revisions.c.seq,
+        _small,
+    )
+    query = select(*columns).where(revisions.c.record_id == record_id, revisions.c.number < below)
+    rows = tx.rows(query.order_by(revisions.c.number.desc()).limit(limit))
     names = ("number", "at", "run_id", "attempt", "seq")
     return [
         RecordRevision(**{name: getattr(row, name) for name in names}, data=_decode(text))
@@ -348,7 +368,7 @@ def revisions_of(tx: Transaction, thing_id: int, below: int, limit: int) -> list
 
 def _rows(tx: Transaction, rows: Sequence[Any], limit: int) -> tuple[list[Item], bool]:
     found = [
-        Item(row.run_id, row.attempt, row.seq, row.at, row.thing_id, _decode(text)) for row, text in _whole(tx, rows)
+        Item(row.run_id, row.attempt, row.seq, row.at, row.record_id, _decode(text)) for row, text in _whole(tx, rows)
     ]
     return found, len(rows) == limit or len(found) < len(rows)
 
@@ -357,16 +377,16 @@ def _whole(tx: Transaction, rows: Sequence[Any]) -> Iterator[tuple[Any, str]]:
     """Rows with their data, until that is enough for one page; of ``rows``, at least the first."""
     size = 0
     for row in rows:
-        text = row.data if row.data is not None else _data_of(tx, row.thing_id, row.number)
+        text = row.data if row.data is not None else _data_of(tx, row.record_id, row.number)
         yield row, text
         size += len(text)
         if size > MOST_PAGE_BYTES:
             return
 
 
-def _data_of(tx: Transaction, thing_id: int, number: int) -> str:
-    same = and_(looks.c.thing_id == thing_id, looks.c.number == number)
-    return str(tx.value(select(looks.c.data).where(same)))
+def _data_of(tx: Transaction, record_id: int, number: int) -> str:
+    same = and_(revisions.c.record_id == record_id, revisions.c.number == number)
+    return str(tx.value(select(revisions.c.data).where(same)))
 
 
 def _place(rows: Sequence[Any]) -> AttemptKey | None:
@@ -374,13 +394,13 @@ def _place(rows: Sequence[Any]) -> AttemptKey | None:
 
 
 def _records() -> Select[Any]:
-    return select(things, looks.c.thing_id, looks.c.number, _small).join_from(
-        things, looks, and_(looks.c.thing_id == things.c.id, looks.c.number == things.c.looks)
+    return select(records, revisions.c.record_id, revisions.c.number, _small).join_from(
+        records, revisions, and_(revisions.c.record_id == records.c.id, revisions.c.number == records.c.revisions)
     )
 
 
 def _record(row: Any, text: str) -> DatasetRecord:
-    names = ("id", "key", "looks", "seen", "first_seen_at", "last_seen_at", "last_run_id")
+    names = ("id", "key", "revisions", "seen", "first_seen_at", "last_seen_at", "last_run_id")
     return DatasetRecord(**{name: getattr(row, name) for name in names}, data=_decode(text))
 
 

@@ -23,7 +23,7 @@ EMPTY = 20
 """What it counts for to look at an attempt that has yielded nothing."""
 
 Cursor = tuple[int, int, int]
-"""After which item to go on: its run, attempt and number; of newest looks, the thing and nothing else."""
+"""After which item to go on: its run, attempt and number; of newest revisions, the record and nothing else."""
 
 BEGIN: Cursor = (0, 0, 0)
 
@@ -155,7 +155,7 @@ class _AttemptReader:
 
 
 class _RevisionReader:
-    """What the things of a dataset looked like last."""
+    """What the records of a dataset looked like last."""
 
     def __init__(self, tx: Transaction, wanted: ItemQuery) -> None:
         self._tx, self._dataset_id = tx, dataset_in(tx, wanted.project, wanted.dataset).id
@@ -165,7 +165,7 @@ class _RevisionReader:
         return rows, self.place(rows[-1]) if more else None
 
     def place(self, row: Item) -> Cursor:
-        return (row.thing_id, 0, 0)
+        return (row.record_id, 0, 0)
 
 
 def _reader(tx: Transaction, wanted: ItemQuery) -> _AttemptReader | _RevisionReader:

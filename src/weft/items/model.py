@@ -47,7 +47,7 @@ class ItemQuery:
     dataset: str = ""
     """Of the project; where it is given, ``run_id`` is not."""
     every: bool = False
-    """Of the dataset: each item ever stored, not only the newest look of each thing."""
+    """Of the dataset: each item ever stored, not only the newest look of each record."""
     where: tuple[FieldFilter, ...] = ()
     limit: int | None = None
 
@@ -60,7 +60,7 @@ class Item:
     attempt: int
     seq: int
     at: Moment
-    thing_id: int
+    record_id: int
     data: dict[str, Any]
 
 
@@ -72,7 +72,7 @@ class Dataset:
     project: str
     name: str
     key_fields: tuple[str, ...]
-    """Which fields say what thing an item is of; none: all of them."""
+    """Which fields say which record an item belongs to; none: all of them."""
     schema: Mapping[str, Any] | None
     """What items are checked with."""
     created_at: Moment
@@ -84,7 +84,7 @@ class DatasetRecord:
 
     id: int
     key: str
-    looks: int
+    revisions: int
     """How many it had."""
     seen: int
     """How many items it was seen in."""
@@ -96,7 +96,7 @@ class DatasetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRevision:
-    """What a thing looked like from one item on."""
+    """What a record looked like from one item on."""
 
     number: int
     at: Moment
@@ -115,8 +115,8 @@ class DatasetAttempt:
     state: str | None
     """Of the run."""
     items: int
-    new_things: int
-    changed_things: int
+    new_records: int
+    changed_records: int
     refused: int
     invalid: int
     drift: list[str]
@@ -131,8 +131,8 @@ class AttemptStats:
     attempt: int
     dataset: str | None
     items: int
-    new_things: int
-    changed_things: int
+    new_records: int
+    changed_records: int
     refused: int
     """Lines that are no item: not JSON, not an object, or too large."""
     invalid: int

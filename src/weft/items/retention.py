@@ -25,7 +25,7 @@ AT_ONCE = 1_000
 
 DAY_SECONDS = 24 * 3600.0
 MARGIN_SECONDS = 3600.0
-"""How much clocks of workers may differ: a thing is removed this much later."""
+"""How much clocks of workers may differ: a record is removed this much later."""
 
 
 class RetentionLeader(Protocol):
@@ -51,7 +51,7 @@ class RetentionSweeper:
     async def _sweep(self, project: str, cutoff: Moment) -> Counter[str]:
         removed = await self._sweep_runs(project, cutoff)
         for dataset_id in await self._db.read(lambda tx: store.dataset_ids(tx, project)):
-            removed += await self._sweep_things(dataset_id, cutoff - seconds(MARGIN_SECONDS))
+            removed += await self._sweep_records(dataset_id, cutoff - seconds(MARGIN_SECONDS))
         if removed:
             log.info("old items removed", extra={"project": project, **removed})
         return removed
@@ -92,23 +92,23 @@ class RetentionSweeper:
         last = first + AT_ONCE - 1
         return await self._db.transact(lambda tx: store.remove_items(tx, run_id, attempt, first, last))
 
-    async def _sweep_things(self, dataset_id: int, cutoff: Moment) -> Counter[str]:
+    async def _sweep_records(self, dataset_id: int, cutoff: Moment) -> Counter[str]:
         removed: Counter[str] = Counter()
         before = await self._db.read(lambda tx: store.edge(tx, dataset_id, cutoff))
         after = 0
         while page := await self._things_after(dataset_id, after, before):
             old = [row.id for row in page if row.old]
-            changed = [row.id for row in page if not row.old and row.looks > 1]
-            removed["things"] += await self._remove_things(old, before) if old else 0
-            removed["looks"] += await self._remove_looks(changed, before) if changed else 0
+            changed = [row.id for row in page if not row.old and row.revisions > 1]
+            removed["records"] += await self._remove_records(old, before) if old else 0
+            removed["revisions"] += await self._remove_revisions(changed, before) if changed else 0
             after = page[-1].id
         return +removed
 
     async def _things_after(self, dataset_id: int, after: int, before: RetentionEdge) -> list[Any]:
         return await self._db.read(lambda tx: store.records_after(tx, dataset_id, after, before, AT_ONCE))
 
-    async def _remove_things(self, ids: list[int], before: RetentionEdge) -> int:
+    async def _remove_records(self, ids: list[int], before: RetentionEdge) -> int:
         return await self._db.transact(lambda tx: store.remove_records(tx, ids, before))
 
-    async def _remove_looks(self, ids: list[int], before: RetentionEdge) -> int:
+    async def _remove_revisions(self, ids: list[int], before: RetentionEdge) -> int:
         return await self._db.transact(lambda tx: store.remove_revisions(tx, ids, before))

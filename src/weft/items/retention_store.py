@@ -14,7 +14,7 @@ from weft.db.database import Transaction
 from weft.runs.model import ENDED
 
 projects, datasets, stats, items = schema.projects, schema.datasets, schema.run_stats, schema.items
-things, looks, runs, attempts = schema.things, schema.looks, schema.runs, schema.attempts
+records, revisions, runs, attempts = schema.records, schema.revisions, schema.runs, schema.attempts
 chunks, marks = schema.log_chunks, schema.destination_marks
 
 
@@ -85,39 +85,41 @@ def dataset_ids(tx: Transaction, project: str) -> list[int]:
 
 
 def edge(tx: Transaction, dataset_id: int, cutoff: Moment) -> RetentionEdge:
-    """Before which a thing must have been seen last, so that no item that is kept can be of it."""
+    """Before which a record must have been seen last, so that no item that is kept can be of it."""
     first = tx.value(select(func.min(stats.c.run_id)).where(stats.c.dataset_id == dataset_id))
     began = None if first is None else tx.value(select(runs.c.queued_at).where(runs.c.id == first))
     return RetentionEdge(cutoff if began is None else min(cutoff, int(began)), first)
 
 
 def records_after(tx: Transaction, dataset_id: int, after: int, before: RetentionEdge, limit: int) -> list[Any]:
-    """Things of a dataset in their order, and whether each is old."""
-    query = select(things.c.id, things.c.looks, _is_old(before).label("old"))
-    mine = (things.c.dataset_id == dataset_id) & (things.c.id > after)
-    return list(tx.rows(query.where(mine).order_by(things.c.id).limit(limit)))
+    """Records of a dataset in their order, and whether each is old."""
+    query = select(records.c.id, records.c.revisions, _is_old(before).label("old"))
+    mine = (records.c.dataset_id == dataset_id) & (records.c.id > after)
+    return list(tx.rows(query.where(mine).order_by(records.c.id).limit(limit)))
 
 
 def remove_records(tx: Transaction, ids: Sequence[int], before: RetentionEdge) -> int:
-    """Remove those that nobody has seen meanwhile, with all their looks."""
-    removed = tx.execute(delete(things).where(things.c.id.in_(ids), _is_old(before))).rowcount
-    left = {row[0] for row in tx.rows(select(things.c.id).where(things.c.id.in_(ids)))}
-    tx.execute(delete(looks).where(looks.c.thing_id.in_([each for each in ids if each not in left])))
+    """Remove those that nobody has seen meanwhile, with all their revisions."""
+    removed = tx.execute(delete(records).where(records.c.id.in_(ids), _is_old(before))).rowcount
+    left = {row[0] for row in tx.rows(select(records.c.id).where(records.c.id.in_(ids)))}
+    tx.execute(delete(revisions).where(revisions.c.record_id.in_([each for each in ids if each not in left])))
     return removed
 
 
 def remove_revisions(tx: Transaction, ids: Sequence[int], before: RetentionEdge) -> int:
-    """Remove looks that another had replaced before the edge: no item that is kept shows them."""
-    query = select(looks.c.thing_id, func.max(looks.c.number)).where(looks.c.thing_id.in_(ids), looks.c.at < before.at)
+    """Remove revisions that another had replaced before the edge: no item that is kept shows them."""
+    query = select(revisions.c.record_id, func.max(revisions.c.number)).where(
+        revisions.c.record_id.in_(ids), revisions.c.at < before.at
+    )
     if before.run_id is not None:  # a worker's clock may be wrong, the order of runs is not
-        query = query.where(looks.c.run_id < before.run_id)
-    shown = tx.rows(query.group_by(looks.c.thing_id).having(func.count() > 1))
+        query = query.where(revisions.c.run_id < before.run_id)
+    shown = tx.rows(query.group_by(revisions.c.record_id).having(func.count() > 1))
     return sum(
-        tx.execute(delete(looks).where(looks.c.thing_id == thing_id, looks.c.number < number)).rowcount
-        for thing_id, number in shown
+        tx.execute(delete(revisions).where(revisions.c.record_id == record_id, revisions.c.number < number)).rowcount
+        for record_id, number in shown
     )
 
 
 def _is_old(before: RetentionEdge) -> ColumnElement[bool]:
-    old = things.c.last_seen_at < before.at
-    return old if before.run_id is None else and_(old, things.c.last_run_id < before.run_id)
+    old = records.c.last_seen_at < before.at
+    return old if before.run_id is None else and_(old, records.c.last_run_id < before.run_id)

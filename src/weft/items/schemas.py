@@ -54,7 +54,7 @@ def check_schema(schema: object, where: str = "schema", depth: int = 0) -> None:
 
 
 def problem_of(value: Any, schema: Schema, where: str = "item") -> str | None:
-    """The first thing about ``value`` that is not as ``schema`` says, in a sentence; None where all is."""
+    """The first record about ``value`` that is not as ``schema`` says, in a sentence; None where all is."""
     types = _types(schema)
     if types and not any(_is(value, name) for name in types):
         return f"{where} is of type {type_of(value)}; it must be {' or '.join(types)}"

@@ -43,8 +43,8 @@ class DatasetRunDocument(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None
     """Of the run; null where the run is gone."""
     items: int
-    new_things: int
-    changed_things: int
+    new_records: int
+    changed_records: int
     refused: int
     invalid: int
     drift: list[str]
@@ -59,20 +59,20 @@ class DatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     name: str
     key_fields: list[str]
-    """Which fields say what thing an item is of; none: all of them."""
+    """Which fields say which record an item belongs to; none: all of them."""
     schema: dict[str, Any] | None
     created_at: Time
-    things: int | None = None
+    records: int | None = None
     """How many; null where that was not counted to the end."""
     items: int | None = None
     at_least: int | None = None
-    """How many things were counted, where that was not to the end."""
+    """How many records were counted, where that was not to the end."""
     newest: DatasetRunDocument | None = None
     """What came last, where that was asked for."""
 
 
 class RevisionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thing looked like from one item on."""
+    """What a record looked like from one item on."""
 
     number: int
     at: Time
@@ -87,7 +87,7 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     key: str
-    looks: int
+    revisions: int
     """How many it had."""
     seen: int
     """How many items it was seen in."""
@@ -100,14 +100,14 @@ class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordHistoryDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A thing and how it looked, newest first."""
+    """A record and how it looked, newest first."""
 
-    thing: RecordDocument
-    looks: list[RevisionDocument]
+    record: RecordDocument
+    revisions: list[RevisionDocument]
 
 
-def revision_document(look: RecordRevision) -> RevisionDocument:
-    document: RevisionDocument = with_time(RevisionDocument, look)
+def revision_document(revision: RecordRevision) -> RevisionDocument:
+    document: RevisionDocument = with_time(RevisionDocument, revision)
     return document
 
 
@@ -125,23 +125,23 @@ def dataset_document(
         key_fields=list(dataset.key_fields),
         schema=None if dataset.schema is None else dict(dataset.schema),
         created_at=iso(dataset.created_at) or "",
-        things=None if counts is None else counts.things,
+        records=None if counts is None else counts.records,
         items=None if counts is None else counts.items,
         at_least=None if counts is None else counts.at_least,
         newest=None if newest is None else dataset_run_document(newest),
     )
 
 
-def record_document(thing: DatasetRecord, schema: Mapping[str, Any] | None = None) -> RecordDocument:
-    told = timed({name: getattr(thing, name) for name in RecordDocument.__struct_fields__ if name != "problem"})
-    return RecordDocument(**told, problem=None if schema is None else problem_of(thing.data, schema))
+def record_document(record: DatasetRecord, schema: Mapping[str, Any] | None = None) -> RecordDocument:
+    told = timed({name: getattr(record, name) for name in RecordDocument.__struct_fields__ if name != "problem"})
+    return RecordDocument(**told, problem=None if schema is None else problem_of(record.data, schema))
 
 
 def record_history_document(
-    thing: DatasetRecord, looks: list[RecordRevision], schema: Mapping[str, Any] | None = None
+    record: DatasetRecord, revisions: list[RecordRevision], schema: Mapping[str, Any] | None = None
 ) -> RecordHistoryDocument:
     return RecordHistoryDocument(
-        thing=record_document(thing, schema), looks=[revision_document(each) for each in looks]
+        record=record_document(record, schema), revisions=[revision_document(each) for each in revisions]
     )
 
 
@@ -199,7 +199,7 @@ DATASET_EXAMPLE = {
     "key_fields": ["url"],
     "schema": {"type": "object", "required": ["url", "price"], "properties": {"price": {"type": "number"}}},
     "created_at": "2026-12-01T02:00:04.100Z",
-    "things": 120,
+    "records": 120,
     "items": 3600,
     "at_least": None,
     "newest": None,
@@ -207,7 +207,7 @@ DATASET_EXAMPLE = {
 RECORD_EXAMPLE = {
     "id": 12,
     "key": "0f343b0931126a20f133d67c2b018a3b",
-    "looks": 2,
+    "revisions": 2,
     "seen": 30,
     "first_seen_at": "2026-11-01T02:00:04.100Z",
     "last_seen_at": "2026-12-01T02:00:04.100Z",
@@ -227,8 +227,8 @@ DATASET_RUN_EXAMPLE = {
     "attempt": 1,
     "state": "succeeded",
     "items": 120,
-    "new_things": 3,
-    "changed_things": 9,
+    "new_records": 3,
+    "changed_records": 9,
     "refused": 0,
     "invalid": 0,
     "drift": [],
@@ -243,7 +243,7 @@ class DatasetQuery(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, msgspec.Meta(max_length=100)] = ""
     """What its name must contain."""
     newest: bool = False
-    """Tell what came last to each, count its things up to 1,000, and answer in pages."""
+    """Tell what came last to each, count its records up to 1,000, and answer in pages."""
     after: PageCursor | None = None
     limit: Limit = 50
 
@@ -253,7 +253,7 @@ class DatasetQuery(msgspec.Struct, frozen=True, kw_only=True):
     needs=Role.VIEWER,
     query=DatasetQuery,
     answer=Page[DatasetDocument],
-    example={"items": [DATASET_EXAMPLE | {"things": None, "items": None}], "next": None},
+    example={"items": [DATASET_EXAMPLE | {"records": None, "items": None}], "next": None},
 )
 async def list_(call: Call) -> Page[DatasetDocument]:
     """List the datasets that there are, by project and name."""
@@ -272,7 +272,7 @@ class DatasetCountQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What of a dataset."""
 
     count: bool = True
-    """Count all that is in it, which takes the longer the more that is; else things up to 10,000, and no items."""
+    """Count all that is in it, which takes the longer the more that is; else records up to 10,000, and no items."""
 
 
 @operations.get(
@@ -313,7 +313,7 @@ class DatasetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What a dataset is to be like."""
 
     key_fields: Annotated[list[str], msgspec.Meta(max_length=20)] = []
-    """Which fields say what thing an item is of; none: all of them. A change counts for items that come later."""
+    """The fields that identify a record; none: all of them. A change counts for items that come later."""
     schema: dict[str, Any] | None = None
     """A JSON Schema; of it type, required, properties, items, enum and additionalProperties are checked."""
 
@@ -338,7 +338,7 @@ RunId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which things of a dataset."""
+    """Which records of a dataset."""
 
     where: WhereFilter | None = None
     contains: ContainsFilter | None = None
@@ -358,48 +358,48 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @operations.get(
-    f"{DATASET_PATH}/things",
+    f"{DATASET_PATH}/records",
     needs=Role.VIEWER,
     query=RecordQuery,
     answer=Page[RecordDocument],
     example={"items": [RECORD_EXAMPLE], "next": None},
 )
-async def things(call: Call) -> Page[RecordDocument]:
+async def records(call: Call) -> Page[RecordDocument]:
     """List what is in a dataset, newest first.
 
-    Large things, or a filter that few meet, may give a short page, even an empty one; as long as it has a ``next``,
+    Large records, or a filter that few meet, may give a short page, even an empty one; as long as it has a ``next``,
     there may be more.
     """
     which, asked = _check_dataset(call), call.query
     below = decode_number(asked.after)
-    found = await call.app.datasets.things(
+    found = await call.app.datasets.records(
         *which, _filter(asked), below=NEWEST if below is None else below, limit=asked.limit
     )
     following = None if found.next is None else encode_cursor(found.next)
     schema = (await call.app.datasets.get(*which)).schema
-    return Page(items=[record_document(each, schema) for each in found.things], next=following)
+    return Page(items=[record_document(each, schema) for each in found.records], next=following)
 
 
 class RevisionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which looks of a thing."""
+    """Which revisions of a record."""
 
     below: Annotated[int, msgspec.Meta(ge=1, le=NEWEST_REVISION)] = NEWEST_REVISION
-    """Only looks with smaller numbers."""
+    """Only revisions with smaller numbers."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_REVISIONS)] = MOST_REVISIONS
 
 
 @operations.get(
-    f"{DATASET_PATH}/things/{{thing_id}}",
+    f"{DATASET_PATH}/records/{{record_id}}",
     needs=Role.VIEWER,
     query=RevisionQuery,
     answer=RecordHistoryDocument,
-    example={"thing": RECORD_EXAMPLE, "looks": [REVISION_EXAMPLE]},
+    example={"record": RECORD_EXAMPLE, "revisions": [REVISION_EXAMPLE]},
 )
-async def thing(call: Call) -> RecordHistoryDocument:
+async def record(call: Call) -> RecordHistoryDocument:
     """Show one thing and how it looked, newest first."""
     which, asked = _check_dataset(call), call.query
-    thing_id = call.number("thing_id", "thing")
-    found = await call.app.datasets.thing(*which, thing_id, below=asked.below, limit=asked.limit)
+    record_id = call.number("record_id", "record")
+    found = await call.app.datasets.record(*which, record_id, below=asked.below, limit=asked.limit)
     return record_history_document(*found, (await call.app.datasets.get(*which)).schema)
 
 
@@ -407,7 +407,7 @@ class DatasetItemQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which items of a dataset."""
 
     every: bool = False
-    """Each item ever stored, not only the newest look of each thing."""
+    """Each item ever stored, not only the newest look of each record."""
     where: WhereFilter | None = None
     contains: ContainsFilter | None = None
     search: SearchFilter | None = None
@@ -423,7 +423,7 @@ class DatasetItemQuery(msgspec.Struct, frozen=True, kw_only=True):
     example={"items": [ITEM_EXAMPLE], "next": None},
 )
 async def items(call: Call) -> Page[ItemDocument]:
-    """List the newest item of each thing in a dataset, or every item; oldest first."""
+    """List the newest item of each record in a dataset, or every item; oldest first."""
     (project, name), asked = _check_dataset(call), call.query
     where = item_conditions(asked.where, asked.contains, asked.search)
     wanted = ItemQuery(project=project, dataset=name, every=asked.every, where=where)
@@ -432,7 +432,7 @@ async def items(call: Call) -> Page[ItemDocument]:
 
 
 class DatasetFieldsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which things are looked at: the newest."""
+    """Which records are looked at: the newest."""
 
     sample: SampleSize = 1000
 
@@ -445,7 +445,7 @@ class DatasetFieldsQuery(msgspec.Struct, frozen=True, kw_only=True):
     example=FIELDS_EXAMPLE,
 )
 async def fields(call: Call) -> ItemFieldsDocument:
-    """Tell which fields the newest 1,000 things of a dataset have, how often they are filled, and of what type."""
+    """Tell which fields the newest 1,000 records of a dataset have, how often they are filled, and of what type."""
     return fields_document(await call.app.datasets.fields(*_check_dataset(call), sample=call.query.sample))
 
 

@@ -88,7 +88,7 @@ async def list_(call: Call) -> Page[GuestLinkDocument]:
     body=GuestLinkInput,
     answer=CreatedGuestLink,
     status=201,
-    example={"share": GUEST_LINK_EXAMPLE, "token": "Jd0t…", "path": "/guest/Jd0t…"},
+    example={"guest_link": GUEST_LINK_EXAMPLE, "token": "Jd0t…", "path": "/guest/Jd0t…"},
     example_body={"project": "shop", "dataset": "prices", "label": "the people of the shop"},
 )
 async def create(call: Call) -> CreatedGuestLink:
@@ -230,7 +230,7 @@ class GuestDatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A dataset, as guests see it."""
 
     name: str
-    things: int | None
+    records: int | None
     """How many it has; null where it was not counted to the end."""
     at_least: int | None
     last_at: str | None
@@ -243,7 +243,7 @@ class GuestDatasetDocument(msgspec.Struct, frozen=True, kw_only=True):
     needs=Role.VIEWER,
     callers=ONLY_GUESTS,
     answer=Page[GuestDatasetDocument],
-    example={"items": [{"name": "prices", "things": 120, "at_least": None, "last_at": None}], "next": None},
+    example={"items": [{"name": "prices", "records": 120, "at_least": None, "last_at": None}], "next": None},
 )
 async def guest_datasets(call: Call) -> Page[GuestDatasetDocument]:
     """List the datasets that a guest may look at."""
@@ -255,7 +255,7 @@ async def guest_datasets(call: Call) -> Page[GuestDatasetDocument]:
         items=[
             GuestDatasetDocument(
                 name=dataset.name,
-                things=counts.things,
+                records=counts.records,
                 at_least=counts.at_least,
                 last_at=None if last is None else iso(last.at),
             )

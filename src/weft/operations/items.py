@@ -31,7 +31,7 @@ class ItemDocument(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     """Its number in the attempt, from 1 on."""
     at: Time
-    thing_id: int
+    record_id: int
     """What it was seen of."""
     data: dict[str, Any]
     problem: str | None = None
@@ -45,8 +45,8 @@ class AttemptStatsDocument(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     dataset: str | None
     items: int
-    new_things: int
-    changed_things: int
+    new_records: int
+    changed_records: int
     refused: int
     """Lines that are no item: not JSON, not an object, or too large."""
     invalid: int
@@ -59,7 +59,7 @@ class AttemptStatsDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemFieldDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of the things of a dataset."""
+    """One field of the records of a dataset."""
 
     name: str
     present: int
@@ -71,7 +71,7 @@ class ItemFieldDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemFieldsDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What the newest things of a dataset look like."""
+    """What the newest records of a dataset look like."""
 
     sampled: int
     fields: list[ItemFieldDocument]
@@ -88,7 +88,7 @@ def item_document(row: Item, schema: Mapping[str, Any] | None = None) -> ItemDoc
         attempt=row.attempt,
         seq=row.seq,
         at=iso(row.at) or "",
-        thing_id=row.thing_id,
+        record_id=row.record_id,
         data=row.data,
         problem=None if schema is None else problem_of(row.data, schema),
     )
@@ -188,7 +188,7 @@ ITEM_EXAMPLE = {
     "attempt": 1,
     "seq": 1,
     "at": "2026-12-01T02:00:04.100Z",
-    "thing_id": 12,
+    "record_id": 12,
     "data": {"title": "A book", "price": 12.5},
     "problem": None,
 }
@@ -197,8 +197,8 @@ STATS_EXAMPLE = {
     "attempt": 1,
     "dataset": "prices",
     "items": 120,
-    "new_things": 3,
-    "changed_things": 9,
+    "new_records": 3,
+    "changed_records": 9,
     "refused": 0,
     "invalid": 0,
     "stats": {"item_scraped_count": 120},
@@ -331,7 +331,7 @@ class ExportQuery(msgspec.Struct, frozen=True, kw_only=True):
     fields: str = ""
     """Which, in this order, separated by commas; empty for all."""
     ids: bool = False
-    """Put weft_run, weft_attempt, weft_seq, weft_thing and weft_at in front of each item's own fields."""
+    """Put weft_run, weft_attempt, weft_seq, weft_record and weft_at in front of each item's own fields."""
     raw: bool = False
     """Leave cells of CSV as they are, even where a spreadsheet would take them for formulas."""
     where: WhereFilter | None = None
@@ -346,7 +346,7 @@ class RunExportQuery(ExportQuery, frozen=True, kw_only=True):
 
 class DatasetExportQuery(ExportQuery, frozen=True, kw_only=True):
     every: bool = False
-    """Each item ever stored, not only the newest look of each thing."""
+    """Each item ever stored, not only the newest look of each record."""
 
 
 @export_operations.get(
@@ -379,7 +379,7 @@ async def export_run(call: Call) -> Response:
     example=EXPORT_EXAMPLE,
 )
 async def export_dataset(call: Call) -> Response:
-    """Give the items of a dataset as a file: the newest look of each thing, or every item."""
+    """Give the items of a dataset as a file: the newest look of each record, or every item."""
     project, name = call.path("project"), call.path("name")
     call.check(project, f"dataset {project}/{name}")
     await call.app.datasets.get(project, name)

@@ -160,7 +160,7 @@ def _is_object(line: bytes) -> bool:
 
 def _item_tally(row: Any, run: ItemOwner) -> AttemptTally:
     """What is stored of a run so far. Its items were counted where they were scraped, so no counter grows by them."""
-    names = ("run_id", "attempt", "dataset_id", "next_seq", "items", "new_things", "changed_things", "refused")
+    names = ("run_id", "attempt", "dataset_id", "next_seq", "items", "new_records", "changed_records", "refused")
     known = {name: getattr(row, name) for name in (*names, "invalid", "stats", "told_at")}
     return AttemptTally(project=run.project, task_id=None, name=run.spider, counted=Counter(), **known)
 

@@ -286,7 +286,7 @@ def keep_days(tx: Transaction, project: str) -> float | None:
 
 def begin_stats(tx: Transaction, run_id: int, dataset_id: int | None, stats: str, at: Moment) -> None:
     """Begin to count what an imported run has yielded, unless that was begun. It is compared with no other."""
-    counts = dict.fromkeys(("items", "new_things", "changed_things", "refused", "invalid", "told_at"), 0)
+    counts = dict.fromkeys(("items", "new_records", "changed_records", "refused", "invalid", "told_at"), 0)
     row = {"run_id": run_id, "attempt": ATTEMPT, "dataset_id": dataset_id, "next_seq": 1, "stats": stats, "at": at}
     insert_missing(tx, run_stats, row | counts | {"uncompared": None})
 

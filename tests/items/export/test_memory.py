@@ -15,7 +15,7 @@ from weft.items.exporters import ExportFormat, export
 
 async def rows(count):
     for number in range(count):
-        yield {"name": f"thing {number}", "price": number / 7, "text": "words " * 20, "tags": ["a", str(number)]}
+        yield {"name": f"record {number}", "price": number / 7, "text": "words " * 20, "tags": ["a", str(number)]}
 
 async def main(format, count):
     size = 0

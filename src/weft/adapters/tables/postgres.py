@@ -16,7 +16,7 @@ SHAPE = "it must be postgresql://user:{{secret:NAME}}@host/database/table"
 TYPES = {
     "weft_dataset": "text",
     "weft_key": "text",
-    "weft_thing": "bigint",
+    "weft_record": "bigint",
     "weft_revision": "integer",
     "weft_run": "bigint",
     "weft_attempt": "integer",
@@ -27,7 +27,7 @@ TYPES = {
 KEYS = {"records": ("weft_dataset", "weft_key"), "items": ("weft_run", "weft_attempt", "weft_seq")}
 """What tells a row from all others, by what the table has rows of."""
 
-AGE = ("weft_thing", "weft_revision", "weft_run", "weft_attempt", "weft_seq")
+AGE = ("weft_record", "weft_revision", "weft_run", "weft_attempt", "weft_seq")
 """Of two states of a record, the newer one is larger in these."""
 
 CONNECT_SECONDS, ANSWER_SECONDS = 10, 60

@@ -161,11 +161,11 @@ async def _items(app: App, name: str) -> dict[str, Any]:
     worker = await app.protocol.join(card)
     lease = next(each for each in await app.protocol.lease(worker, 1000) if each.run_id == run_id)
     await app.protocol.collect(worker, [ItemBatch(run_id, lease.attempt, 1, b'{"item":{"price":1}}')])
-    (thing,) = (await app.datasets.things(PROJECT, name)).things
+    (record,) = (await app.datasets.records(PROJECT, name)).records
     await app.secrets.set(PROJECT, "TOKEN", "a secret of the doctor", by="doctor")
     added = await app.destinations.add(PROJECT, name, FIELD_TABLE, by="doctor")
     await app.runs.cancel(run_id)
-    told = {"run_id": run_id, "attempt": lease.attempt, "seq": 1, "thing_id": thing.id}
+    told = {"run_id": run_id, "attempt": lease.attempt, "seq": 1, "record_id": record.id}
     return told | {"destination_id": added.destination.id}
 
 

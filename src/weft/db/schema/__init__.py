@@ -36,10 +36,10 @@ from weft.db.schema.item_tables import (
     destination_marks,
     destinations,
     items,
-    looks,
+    records,
+    revisions,
     run_stats,
     samples,
-    things,
 )
 from weft.db.schema.project_tables import arrivals, dependencies, projects, schedules, tasks, ticks, versions
 from weft.db.schema.run_tables import attempts, dedup_keys, idempotency_keys, lanes, limits, log_chunks, runs, workers
@@ -48,10 +48,10 @@ from weft.db.schema.system_tables import (
     counts,
     event_ids,
     leaders,
+    record_ids,
     run_ids,
     schema_version,
     sequences,
-    thing_ids,
 )
 
 FIRST_VERSION = 20
@@ -93,14 +93,16 @@ __all__ = [
     "limits",
     "log_chunks",
     "login_failures",
-    "looks",
     "metadata",
     "projects",
     "proxy_exits",
     "proxy_plans",
     "proxy_sites",
     "proxy_spending",
+    "record_ids",
+    "records",
     "replies",
+    "revisions",
     "run_ids",
     "run_stats",
     "runs",
@@ -112,8 +114,6 @@ __all__ = [
     "sequences",
     "sessions",
     "tasks",
-    "thing_ids",
-    "things",
     "ticks",
     "urls",
     "users",

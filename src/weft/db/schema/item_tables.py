@@ -1,4 +1,4 @@
-"""What runs yield: items, the things they are seen of, and how each run went."""
+"""What runs yield: items, the records they are seen of, and how each run went."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ run_stats = table(
     Column("dataset_id", Id),
     Column("next_seq", BigInteger, nullable=False),  # of the item that is waited for; those before it are stored
     Column("items", BigInteger, nullable=False),
-    Column("new_things", BigInteger, nullable=False),
-    Column("changed_things", BigInteger, nullable=False),
+    Column("new_records", BigInteger, nullable=False),
+    Column("changed_records", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),  # lines that are no item
     Column("invalid", BigInteger, nullable=False),  # items that are not as the dataset's schema says
     Column("stats", Json, nullable=False),  # Scrapy's own, by its names
@@ -47,49 +47,49 @@ datasets = table(
     Column("id", Id, primary_key=True),
     Column("project", Name, nullable=False),
     Column("name", Name, nullable=False),
-    Column("key_fields", Json, nullable=False),  # which fields say what thing an item is of; none: all of them
+    Column("key_fields", Json, nullable=False),  # which fields say which record an item belongs to; none: all of them
     Column("schema", Json),  # a JSON Schema that items are checked with
     Column("created_at", Moment, nullable=False),
     UniqueConstraint("project", "name"),
     reuses_ids=False,
 )
 
-things = table(
-    "things",  # what items are seen of, each once in its dataset
+records = table(
+    "records",  # what items are seen of, each once in its dataset
     Column("id", Id, primary_key=True, autoincrement=False),
     Column("dataset_id", Id, nullable=False),
     Column("key", String(32), nullable=False),
     Column("digest", String(32), nullable=False),  # of its newest look
-    Column("looks", Integer, nullable=False),  # how many it had; the newest has this number
+    Column("revisions", Integer, nullable=False),  # how many it had; the newest has this number
     Column("seen", BigInteger, nullable=False),  # items it was seen in
     Column("first_seen_at", Moment, nullable=False),
     Column("last_seen_at", Moment, nullable=False),
     Column("last_run_id", Id, nullable=False),
     UniqueConstraint("dataset_id", "key"),
     Index("things_by_dataset", "dataset_id", "id"),
-    info={"full_percent": 50},  # that a thing was seen again is written beside it, and costs no index anything
+    info={"full_percent": 50},  # that a record was seen again is written beside it, and costs no index anything
 )
 
-looks = table(
-    "looks",  # what a thing looked like, from the first item that showed it so
-    Column("thing_id", Id),
+revisions = table(
+    "revisions",  # what a record looked like, from the first item that showed it so
+    Column("record_id", Id),
     Column("number", Integer),
     Column("data", Json, nullable=False),
     Column("at", Moment, nullable=False),
     Column("run_id", Id, nullable=False),  # with attempt and seq: the item that showed it so
     Column("attempt", Integer, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    PrimaryKeyConstraint("thing_id", "number"),
-    Index("looks_by_run", "run_id", "thing_id", "number"),
+    PrimaryKeyConstraint("record_id", "number"),
+    Index("looks_by_run", "run_id", "record_id", "number"),
 )
 
 items = table(
-    "items",  # each item that a run has yielded, once, and which look of which thing it is
+    "items",  # each item that a run has yielded, once, and which look of which record it is
     Column("run_id", Id),
     Column("attempt", Integer),
     Column("seq", BigInteger),
-    Column("thing_id", Id, nullable=False),
-    Column("look", Integer, nullable=False),
+    Column("record_id", Id, nullable=False),
+    Column("revision", Integer, nullable=False),
     Column("at", Moment, nullable=False),
     PrimaryKeyConstraint("run_id", "attempt", "seq"),
 )

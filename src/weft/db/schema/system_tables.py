@@ -9,7 +9,7 @@ from weft.db.schema.columns import Id, Json, Moment, Name, metadata, table
 # Ids are reserved before rows are written, so that a batch can be composed whole (db/bulk.py).
 run_ids = Sequence("run_ids", metadata=metadata)
 event_ids = Sequence("event_ids", metadata=metadata)
-thing_ids = Sequence("thing_ids", metadata=metadata)
+record_ids = Sequence("record_ids", metadata=metadata)
 
 sequences = table(
     "sequences",  # for SQLite, which has no sequences

@@ -42,9 +42,9 @@ BY_RUN = {NEW: "new_in_run", CHANGED: "changed_in_run", GONE: "unseen_in_run"}
 RUNS = 10
 """Of the newest runs, one that succeeded says what is gone."""
 REVISIONS = 20
-"""Looks of a thing on one page."""
+"""Revisions of a record on one page."""
 LARGEST_RECORD = 50_000
-"""Characters of a thing that are folded out on its page."""
+"""Characters of a record that are folded out on its page."""
 AFTER_RUNS = LiveRefresh(kinds=("run_finished", "dataset_"))
 UNCOUNTED = datasets.DatasetCountQuery(count=False)
 
@@ -80,14 +80,14 @@ async def records(visit: Visit) -> WebPage:
     )
     found = await _records_page(visit, wanted, newest.items, errors)
     page = page_of(visit)
-    shown = {"dataset": dataset, "page": page, "tab": "things", "wanted": wanted, "errors": errors}
+    shown = {"dataset": dataset, "page": page, "tab": "records", "wanted": wanted, "errors": errors}
     shown |= {"only": ONLY, "runs": newest.items, "fields": fields, "offered": offered(fields.fields, wanted.columns)}
     shown |= tabled(found.items, fields, wanted) if wanted.view != "json" else listed(found.items)
     shown |= {"exports": _exports(visit, wanted), "every": _exports(visit, wanted, every="true")}
     shown["more"] = found.next and wanted.address(page, after=found.next)
-    document = {"dataset": dataset, "things": found}
+    document = {"dataset": dataset, "records": found}
     live = None if wanted.after or wanted.search or errors else AFTER_RUNS
-    return WebPage("datasets/things.html", shown, document, status=422 if errors else 200, live=live)
+    return WebPage("datasets/records.html", shown, document, status=422 if errors else 200, live=live)
 
 
 async def records_by_run(visit: Visit) -> WebPage:
@@ -105,35 +105,35 @@ async def records_by_run(visit: Visit) -> WebPage:
 
 
 async def record(visit: Visit) -> WebPage:
-    """One thing: how it looks, and each look with what was otherwise before it."""
+    """One record: its revisions, and each with what was different before it."""
     below = visit.query.get("below", "")
     query = {"limit": str(REVISIONS + 1), **({"below": below} if below else {})}
     dataset, history = await asyncio.gather(
         visit.call(datasets.show, query=UNCOUNTED, **which(visit)),
-        visit.call(datasets.thing, query=query, thing_id=visit.path("thing_id"), **which(visit)),
+        visit.call(datasets.record, query=query, record_id=visit.path("record_id"), **which(visit)),
     )
-    room, page, looks = ExpandBudget(LARGEST_RECORD), page_of(visit), history.looks
-    own = f"{page}/things/{history.thing.id}"
+    room, page, revisions = ExpandBudget(LARGEST_RECORD), page_of(visit), history.revisions
+    own = f"{page}/records/{history.record.id}"
     shown: dict[str, Any] = {
         "dataset": dataset,
         "page": page,
-        "thing": history.thing,
-        "looks": revisions_compared(looks, room),
+        "record": history.record,
+        "revisions": revisions_compared(revisions, room),
     }
-    shown["values"] = [(name, value_cell(value, room)) for name, value in list(history.thing.data.items())[:500]]
-    shown["older"] = f"{own}?below={looks[REVISIONS - 1].number}" if len(looks) > REVISIONS else ""
+    shown["values"] = [(name, value_cell(value, room)) for name, value in list(history.record.data.items())[:500]]
+    shown["older"] = f"{own}?below={revisions[REVISIONS - 1].number}" if len(revisions) > REVISIONS else ""
     shown |= {"newest": own if below else "", "own": own}
-    return WebPage("datasets/thing.html", shown, history)
+    return WebPage("datasets/record.html", shown, history)
 
 
-def revisions_compared(looks: Sequence[RevisionDocument], room: ExpandBudget) -> list[dict[str, Any]]:
-    """Looks, newest first, each with what was otherwise in the one before it; the oldest one only serves for that."""
+def revisions_compared(revisions: Sequence[RevisionDocument], room: ExpandBudget) -> list[dict[str, Any]]:
+    """Revisions, newest first, each with what the one before it had otherwise; the oldest only serves for that."""
     compared = []
-    for place, look in enumerate(looks[:REVISIONS]):
-        before = looks[place + 1].data if place + 1 < len(looks) else None
-        found = [] if before is None else differences(before, look.data, room)
-        same = len(look.data) - sum(each.kind != "removed" for each in found)
-        compared.append(asdict(look) | {"differences": found, "is_first": before is None, "same": same})
+    for place, revision in enumerate(revisions[:REVISIONS]):
+        before = revisions[place + 1].data if place + 1 < len(revisions) else None
+        found = [] if before is None else differences(before, revision.data, room)
+        same = len(revision.data) - sum(each.kind != "removed" for each in found)
+        compared.append(asdict(revision) | {"differences": found, "is_first": before is None, "same": same})
     return compared
 
 
@@ -162,11 +162,11 @@ async def _records_page(
         if run_id is None:
             return paging.Page(items=[])
         query[BY_RUN[wanted.only]] = str(run_id)
-    return await searched(visit.call(datasets.things, query=query, **which(visit)), errors)
+    return await searched(visit.call(datasets.records, query=query, **which(visit)), errors)
 
 
 def _last(runs: Sequence[DatasetRunDocument], only: str) -> int | None:
-    """The run that a thing is new, changed or gone in; one that is not over, or failed, has not seen everything."""
+    """The run that a record is new, changed or gone in; one that is not over, or failed, has not seen everything."""
     known = [each.run_id for each in runs if only != GONE or each.state == "succeeded"]
     return known[0] if known else None
 
@@ -180,7 +180,7 @@ DATASET_PAGES = {
     "/datasets": {"GET": listing},
     ONE: {"GET": records},
     f"{ONE}/runs": {"GET": records_by_run},
-    f"{ONE}/things/{{thing_id}}": {"GET": record},
+    f"{ONE}/records/{{record_id}}": {"GET": record},
 }
 
 
@@ -195,7 +195,7 @@ LARGEST_WRITTEN = 100_000
 
 
 async def fields(visit: Visit) -> WebPage:
-    """Which fields its things have, how often they are filled, and its schema."""
+    """Which fields its records have, how often they are filled, and its schema."""
     return await _fields(visit)
 
 

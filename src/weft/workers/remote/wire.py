@@ -184,16 +184,16 @@ _SAME = ("run_id", "attempt", "outcome", "reason", "exit_code", "signal", "retry
 T = TypeVar("T")
 
 
-def batches(things: Sequence[T]) -> Iterator[list[T]]:
+def batches(records: Sequence[T]) -> Iterator[list[T]]:
     """``things`` in order, in lists that are no larger than one call may be; a thing that is larger travels alone."""
     batch: list[T] = []
     size = 0
-    for thing in things:
-        length = len(msgspec.json.encode(thing))
+    for record in records:
+        length = len(msgspec.json.encode(record))
         if batch and size + length > LARGEST_BATCH:
             yield batch
             batch, size = [], 0
-        batch.append(thing)
+        batch.append(record)
         size += length
     if batch:
         yield batch
