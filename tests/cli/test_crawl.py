@@ -163,7 +163,7 @@ def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
     (tmp_path / "urls.txt").write_text("".join(f"{SITE}{number}\n" for number in range(10)))
     assert shell("crawl", "--from-file", str(tmp_path / "urls.txt"), *CONTACT, "--detach").code == 0
     report = shell.document("crawls", "show", "1")
-    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["guest-links"])) == ("active", 7, 1)
+    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["partitions"])) == ("active", 7, 1)
 
 
 def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:

@@ -188,7 +188,7 @@ async def test_what_waited_is_run_by_a_worker_of_weft(take: Taking, left: Path) 
         await working
         heartbeats.close()
     counted = await take.app.datasets.counts("shop", "things")
-    assert (counted.things, counted.items) == (1000, 1003 + 8)
+    assert (counted.records, counted.items) == (1000, 1003 + 8)
 
 
 async def _ended(take: Taking, job: str) -> Run | None:
