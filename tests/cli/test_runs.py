@@ -223,3 +223,37 @@ def test_a_run_that_a_condition_fails_is_waited_for_with_exit_1_and_its_reason_a
     assert (found["id"], found["requests"], found["marks"]) == (3, 0, ["no_requests"])
     assert "made no request" in shell.ok("runs", "list", "--mark", "no_requests").out
     assert shell("run", "things", "--success-if", "many items").code == 2
+
+
+def test_a_condition_that_cannot_be_decided_is_told_and_leaves_the_exit_code_alone(
+    shell: Shell, tmp_path: Path
+) -> None:
+    archive = tmp_path / "shop.zip"
+    with archive.open("wb") as file:
+        pack(project(tmp_path / "code"), file)
+    shell.act(lambda app: app.projects.deploy("shop", archive, "1"))
+    shell.ok("run", "things", "--success-if", "items >= 50 % of usual")
+
+    async def executed(app: App) -> None:
+        hand = await Hand.join(app)
+        (lease,) = await hand.lease()
+        stats = {"log_count/ERROR": 1, "downloader/request_count": 1}
+        await Spider(hand, lease).send(lines([{"n": 1}]), stats=stats)
+        await hand.end(lease)
+
+    shell.act(executed)
+    lacking = (
+        "the usual number of items is missing, as fewer than 3 earlier runs of the task succeeded and counted them"
+    )
+    why = f"items >= 50 % of usual was not decided: {lacking}"
+    waited = shell("runs", "wait", "1")
+    assert (waited.code, f"{why}; with errors" in waited.out) == (0, True)
+    assert f"{why}; with errors" in shell.ok("runs", "list", "--mark", "undecided").out
+    shown = shell.ok("runs", "show", "1").out
+    assert "marks        with errors, undecided\n" in shown
+    assert f"condition    items >= 50 % of usual (of the task): not decided, found 1: {lacking}\n" in shown
+    document = shell.document("runs", "show", "1")
+    assert (document["state"], document["marks"], document["reason"]) == ("succeeded", ["errors", "undecided"], why)
+    assert document["conditions"][0]["undecided"] == "usual"
+    followed = shell("runs", "log", "1", "--follow")
+    assert (followed.code, why in followed.err) == (0, True)

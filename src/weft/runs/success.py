@@ -100,6 +100,17 @@ def _check_range(given: CountRange | UsualRange) -> None:
         raise Invalid("success_if", f"min = {given.min}, max = {given.max}", "min may not be above max")
 
 
+class MissingNumber(StrEnum):
+    """The number that a condition could not be decided without."""
+
+    COUNT = "count"
+    """What it asks for never arrived: the attempt ended without telling it."""
+    ITEMS = "items"
+    """There was no item, so no share of the items lacks a field."""
+    USUAL = "usual"
+    """Too few runs of the task have succeeded to say what is usual."""
+
+
 class RunCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One condition of a run, and once an attempt has ended what became of it."""
 
@@ -116,7 +127,9 @@ class RunCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What was counted; null before the end, and where nothing was."""
     usual: float | None = None
     held: bool | None = None
-    """Null where there was nothing to decide by: no item for a share of the items, too few runs for what is usual."""
+    """Null before the end, and where a number to decide by is missing."""
+    undecided: MissingNumber | None = None
+    """The number that is missing at the end; null before the end, and where it was decided."""
 
 
 class RunMark(StrEnum):
@@ -128,6 +141,8 @@ class RunMark(StrEnum):
     """Its spider was closed for another reason than that it had finished."""
     NO_REQUESTS = "no_requests"
     NO_ITEMS = "no_items"
+    UNDECIDED = "undecided"
+    """A number is missing without which a condition could not be decided; the reason says which."""
 
 
 MARKED = "marked"
@@ -196,20 +211,26 @@ def _decided(condition: RunCondition, figures: RunStats, usual: float | None) ->
     )
     if condition.bound != "min_percent_of_usual":
         usual = None
-    elif usual is None:
-        return replace(condition, found=found, usual=None, held=None)
-    held: bool | None = None
-    if found is not None:
-        match condition.bound:
-            case "one_of":
-                held = found in limit
-            case "min":
-                held = found >= limit
-            case "min_percent_of_usual":
-                held = found * 100 >= limit * (usual or 0)
-            case _:
-                held = found <= limit
-    return replace(condition, found=found, usual=usual, held=held)
+    if lacks := _missing_number(condition, figures, usual):
+        return replace(condition, found=found, usual=usual, held=None, undecided=lacks)
+    match condition.bound:
+        case "one_of":
+            held = found in limit
+        case "min":
+            held = found >= limit
+        case "min_percent_of_usual":
+            held = found * 100 >= limit * (usual or 0)
+        case _:
+            held = found <= limit
+    return replace(condition, found=found, usual=usual, held=held, undecided=None)
+
+
+def _missing_number(condition: RunCondition, figures: RunStats, usual: float | None) -> MissingNumber | None:
+    if condition.name == "fields" and figures.items == 0:
+        return MissingNumber.ITEMS
+    if getattr(figures, "items" if condition.name == "fields" else condition.name) is None:
+        return MissingNumber.COUNT
+    return MissingNumber.USUAL if condition.bound == "min_percent_of_usual" and usual is None else None
 
 
 def _missing_percent(condition: RunCondition, figures: RunStats) -> float | None:

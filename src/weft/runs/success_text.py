@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from weft.errors import Invalid
-from weft.runs.success import RunCondition, SuccessConditions, number
+from weft.runs.success import FEWEST, MissingNumber, RunCondition, SuccessConditions, number
 
 FORMS = "errors <= 0, items >= 10, items >= 50 % of usual, pages >= 1, finish_reason = finished, missing price <= 5 %"
 OFF = "any"
@@ -114,6 +114,35 @@ def condition_line(condition: RunCondition) -> str:
     if condition.bound == "min_percent_of_usual":
         return f"{name} >= {limit:g} % of usual"
     return f"{name} {'<=' if condition.bound == 'max' else '>='} {int(limit)}"
+
+
+COUNTED_THINGS = {
+    "finish_reason": "the reason with which the spider closed",
+    "errors": "the number of logged errors",
+    "warnings": "the number of logged warnings",
+    "items": "the number of items",
+    "pages": "the number of pages",
+    "requests": "the number of requests",
+    "fields": "the number of items",
+}
+
+
+def missing_number_text(condition: RunCondition) -> str:
+    """Which number a condition was not decided without, and why it is missing."""
+    if condition.undecided is MissingNumber.ITEMS:
+        return "there are no items, so no share of them is known"
+    if condition.undecided is MissingNumber.USUAL:
+        return (
+            f"the usual number of {condition.name} is missing, "
+            f"as fewer than {FEWEST} earlier runs of the task succeeded and counted them"
+        )
+    return f"{COUNTED_THINGS[condition.name]} is missing, as it never arrived"
+
+
+def undecided_text(conditions: Iterable[RunCondition]) -> str:
+    """Which conditions could not be decided, and what was missing; empty where all were."""
+    lacking = [each for each in conditions if each.undecided is not None]
+    return "; ".join(f"{condition_line(each)} was not decided: {missing_number_text(each)}" for each in lacking)
 
 
 def found_text(condition: RunCondition) -> str:

@@ -370,7 +370,14 @@ def conditions_of(found: Sequence[ConditionResult]) -> list[dict[str, Any]]:
     """The success conditions of a run: each as a line, what was found, whether it held, and who has set it."""
     told = [msgspec.convert(each, RunCondition, from_attributes=True) for each in found]
     return [
-        {"line": condition_line(each), "found": found_text(each), "held": each.held, "of": each.of} for each in told
+        {
+            "line": condition_line(each),
+            "found": found_text(each),
+            "held": each.held,
+            "undecided": each.undecided,
+            "of": each.of,
+        }
+        for each in told
     ]
 
 
