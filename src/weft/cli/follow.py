@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli.output import clipped, duration_text, escaped, note, span
 from weft.logs.records import LogParser, LogRecord, LogTextRenderer
 from weft.runs.model import ENDED, UNLEASED, Run
-from weft.runs.success_text import undecided_text
+from weft.runs.success import undecided_text
 
 if TYPE_CHECKING:
     from weft.app import App

@@ -20,8 +20,8 @@ from weft.logs.search import LogQuery
 from weft.patterns import compiled
 from weft.redaction import masked_together
 from weft.runs.model import Attempt, Run
-from weft.runs.success import RunCondition
-from weft.runs.success_text import condition_line, found_text, missing_number_text
+from weft.runs.success import RunCondition, condition_line, missing_number_text
+from weft.runs.success_text import found_text
 
 if TYPE_CHECKING:
     from weft.app import App

@@ -20,8 +20,18 @@ from weft.runs import lease_store, store, success_store
 from weft.runs.lease_store import AttemptKey
 from weft.runs.metrics import ended_on_worker_count
 from weft.runs.model import ENDED, LIMITS, Ending, Retry, RunOutcome, RunState, storable
-from weft.runs.success import COUNTS, MARKED, RunCondition, RunMark, RunStats, decided, marks_of, median, unmet
-from weft.runs.success_text import undecided_text
+from weft.runs.success import (
+    COUNTS,
+    MARKED,
+    RunCondition,
+    RunMark,
+    RunStats,
+    decided,
+    marks_of,
+    median,
+    undecided_text,
+    unmet,
+)
 from weft.runs.wakeups import Wakeups
 
 MERCY = 3

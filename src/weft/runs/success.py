@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -277,6 +277,47 @@ def number(value: object) -> str:
     if not isinstance(value, int | float):
         return "?" if value is None else str(value)
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def condition_line(condition: RunCondition) -> str:
+    """One condition of a run as a line."""
+    name, limit = condition.name, cast(Any, condition.limit)
+    if condition.bound == "one_of":
+        return f"finish_reason = {', '.join(limit)}"
+    if condition.bound == "missing_max_percent":
+        return f"missing {condition.field} <= {limit:g} %"
+    if condition.bound == "min_percent_of_usual":
+        return f"{name} >= {limit:g} % of usual"
+    return f"{name} {'<=' if condition.bound == 'max' else '>='} {int(limit)}"
+
+
+COUNTED_THINGS = {
+    "finish_reason": "the reason with which the spider closed",
+    "errors": "the number of logged errors",
+    "warnings": "the number of logged warnings",
+    "items": "the number of items",
+    "pages": "the number of pages",
+    "requests": "the number of requests",
+    "fields": "the number of items",
+}
+
+
+def missing_number_text(condition: RunCondition) -> str:
+    """Which number a condition was not decided without, and why it is missing."""
+    if condition.undecided is MissingNumber.ITEMS:
+        return "there are no items, so no share of them is known"
+    if condition.undecided is MissingNumber.USUAL:
+        return (
+            f"the usual number of {condition.name} is missing, "
+            f"as fewer than {FEWEST} earlier runs of the task succeeded and counted them"
+        )
+    return f"{COUNTED_THINGS[condition.name]} is missing, as it never arrived"
+
+
+def undecided_text(conditions: Iterable[RunCondition]) -> str:
+    """Which conditions could not be decided, and what was missing; empty where all were."""
+    lacking = [each for each in conditions if each.undecided is not None]
+    return "; ".join(f"{condition_line(each)} was not decided: {missing_number_text(each)}" for each in lacking)
 
 
 def marks_of(figures: RunStats) -> list[RunMark]:

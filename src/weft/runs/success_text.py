@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from weft.errors import Invalid
-from weft.runs.success import FEWEST, MissingNumber, RunCondition, SuccessConditions, number
+from weft.runs.success import RunCondition, SuccessConditions, number
 
 FORMS = "errors <= 0, items >= 10, items >= 50 % of usual, pages >= 1, finish_reason = finished, missing price <= 5 %"
 OFF = "any"
@@ -102,47 +102,6 @@ def condition_lines(given: SuccessConditions | Mapping[str, Any] | None) -> list
 def _lines(name: str, bounds: Mapping[str, Any]) -> list[str]:
     forms = {"min": "{} >= {}", "max": "{} <= {}", "min_percent_of_usual": "{} >= {:g} % of usual"}
     return [forms[bound].format(name, limit) for bound, limit in bounds.items()] or [f"{name} {OFF}"]
-
-
-def condition_line(condition: RunCondition) -> str:
-    """One condition of a run as a line."""
-    name, limit = condition.name, cast(Any, condition.limit)
-    if condition.bound == "one_of":
-        return f"finish_reason = {', '.join(limit)}"
-    if condition.bound == "missing_max_percent":
-        return f"missing {condition.field} <= {limit:g} %"
-    if condition.bound == "min_percent_of_usual":
-        return f"{name} >= {limit:g} % of usual"
-    return f"{name} {'<=' if condition.bound == 'max' else '>='} {int(limit)}"
-
-
-COUNTED_THINGS = {
-    "finish_reason": "the reason with which the spider closed",
-    "errors": "the number of logged errors",
-    "warnings": "the number of logged warnings",
-    "items": "the number of items",
-    "pages": "the number of pages",
-    "requests": "the number of requests",
-    "fields": "the number of items",
-}
-
-
-def missing_number_text(condition: RunCondition) -> str:
-    """Which number a condition was not decided without, and why it is missing."""
-    if condition.undecided is MissingNumber.ITEMS:
-        return "there are no items, so no share of them is known"
-    if condition.undecided is MissingNumber.USUAL:
-        return (
-            f"the usual number of {condition.name} is missing, "
-            f"as fewer than {FEWEST} earlier runs of the task succeeded and counted them"
-        )
-    return f"{COUNTED_THINGS[condition.name]} is missing, as it never arrived"
-
-
-def undecided_text(conditions: Iterable[RunCondition]) -> str:
-    """Which conditions could not be decided, and what was missing; empty where all were."""
-    lacking = [each for each in conditions if each.undecided is not None]
-    return "; ".join(f"{condition_line(each)} was not decided: {missing_number_text(each)}" for each in lacking)
 
 
 def found_text(condition: RunCondition) -> str:

@@ -17,8 +17,8 @@ from weft.operations.logs import LogLineDocument, LogLineQuery
 from weft.operations.runs import AttemptDocument, ConditionResult, RunDocument
 from weft.operations.spider_health import RunComparisonDocument, RunCurveDocument, RunSampleDocument
 from weft.redaction import MASK
-from weft.runs.success import RunCondition
-from weft.runs.success_text import condition_line, found_text
+from weft.runs.success import RunCondition, condition_line
+from weft.runs.success_text import found_text
 from weft.web.layout import appearance_of
 from weft.web.pages.overview import progress_of
 from weft.web.rendering import LiveRefresh, Redirect, WebPage
