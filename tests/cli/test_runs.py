@@ -225,6 +225,31 @@ def test_a_run_that_a_condition_fails_is_waited_for_with_exit_1_and_its_reason_a
     assert shell("run", "things", "--success-if", "many items").code == 2
 
 
+def test_conditions_that_are_wrong_are_refused_by_one_sentence_that_names_the_option_or_the_place(
+    shell: Shell,
+) -> None:
+    answer = shell("run", "things", "--success-if", "items >= 5", "--success-if", "items <= 2")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "--success-if: items: min may not be above max (got min = 5, max = 2)\n"
+    answer = shell("run", "things", "--success-if", "errors < 1")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert answer.err.startswith("--success-if is 'errors < 1'; it must be like errors <= 0, ")
+    wrong = {"items": {"min": 5, "max": 2}}
+    task = {"name": "nightly", "project": "shop", "kind": "spider", "spec": {"spider": "x"}}
+    of_spider = {"spiders": {"x": {"success_if": wrong}}}
+    for content, place in (
+        ({"tasks": [task | {"success_if": wrong}]}, "nightly"),
+        ({"projects": {"shop": {"success_if": wrong}}}, "shop"),
+        ({"projects": {"shop": of_spider}}, "spiders[...]"),
+    ):
+        answer = shell.apply(json.dumps(content), "--yes")
+        assert (answer.code, answer.err.count("\n")) == (2, 1), answer.err
+        assert place in answer.err
+        assert "success_if.items" in answer.err
+        assert "min may not be above max (got min = 5, max = 2)" in answer.err
+    assert shell.document("tasks", "list") == []
+
+
 def test_a_condition_that_cannot_be_decided_is_told_and_leaves_the_exit_code_alone(
     shell: Shell, tmp_path: Path
 ) -> None:

@@ -352,6 +352,28 @@ def test_a_line_that_is_no_condition_is_refused_with_an_example(line: str) -> No
         parse_conditions([line])
 
 
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["items >= 5", "items <= 2"], "success_if: items: min may not be above max (got min = 5, max = 2)"),
+        (["items >= 101 % of usual"], "success_if is 'items >= 101 % of usual'; a percentage is from 0 to 100"),
+        (["missing a <= 200 %"], "success_if is 'missing a <= 200 %'; a percentage is from 0 to 100"),
+        (
+            ["errors <= 0", "items >= 1,000,000,000,000,001"],
+            "success_if is 'items >= 1,000,000,000,000,001'; a number is at most 1,000,000,000,000,000",
+        ),
+        (
+            [f"missing f{number} <= 1 %" for number in range(51)],
+            "success_if: fields names 51 fields; it may name 50 at most",
+        ),
+    ],
+)
+def test_lines_that_cannot_hold_are_refused_by_what_is_wrong_with_them(lines: list[str], why: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_conditions(lines)
+    assert str(refused.value) == why
+
+
 def test_what_a_condition_names_is_a_text_and_no_pattern() -> None:
     """So no condition takes long, whatever a spider says."""
     given = SuccessConditions(finish_reason="(a+)+$", fields={".*": FieldCondition(0)})

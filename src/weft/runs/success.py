@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from weft.errors import Invalid
-
-Count = Annotated[int, Meta(ge=0, le=10**15)]
+LARGEST_COUNT = 10**15
+Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 Reason = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -83,10 +82,10 @@ class SuccessConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     def __post_init__(self) -> None:
         if len(self.fields) > MOST_FIELDS:
-            raise Invalid("success_if.fields", f"{len(self.fields)} fields", f"it may name {MOST_FIELDS} at most")
+            raise ValueError(f"fields names {len(self.fields)} fields; it may name {MOST_FIELDS} at most")
         for name in self.fields:
             if not 0 < len(name) <= LONGEST_FIELD:
-                raise Invalid("success_if.fields", name, f"a name has from 1 to {LONGEST_FIELD} characters")
+                raise ValueError(f"fields names {name[:50]!r}; a name has from 1 to {LONGEST_FIELD} characters")
 
 
 class SpiderSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -96,8 +95,9 @@ class SpiderSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
 
 def _check_range(given: CountRange | UsualRange) -> None:
+    """Whoever decodes it knows where it stands: msgspec makes a ``ValidationError`` of this, with the place."""
     if given.min is not None and given.max is not None and given.min > given.max:
-        raise Invalid("success_if", f"min = {given.min}, max = {given.max}", "min may not be above max")
+        raise ValueError(f"min may not be above max (got min = {given.min}, max = {given.max})")
 
 
 class MissingNumber(StrEnum):
