@@ -21,7 +21,7 @@ DEEPEST = 3
 _CHUNK = 64 << 10
 _ENTRIES = frozenset(("url", "sitemap", "item", "entry"))
 _ADDRESSES = frozenset(("loc", "link"))
-_CLOSED = re.compile(rb"</(?:[a-z]{1,20}:)?(?:url|sitemap|item|entry)\s{0,9}>", re.ASCII)
+_CLOSED = re.compile(rb"</(?:[A-Za-z0-9_.-]{1,20}:)?(?:url|sitemap|item|entry)\s{0,9}>", re.ASCII)
 _DATES = frozenset(("lastmod", "pubDate", "updated"))
 
 
@@ -53,7 +53,7 @@ def read(body: bytes) -> SitemapListing:
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
         reading = _Reading()
         entries = reading.of(data)
-        over = len(_CLOSED.findall(data, reading.ended_at)) if len(entries) >= MOST else 0
+        over = sum(1 for _ in _CLOSED.finditer(data, reading.ended_at)) if len(entries) >= MOST else 0
     else:
         urls = _urls(data)
         entries, over = [SitemapEntry(url) for url in islice(urls, MOST)], sum(1 for _ in urls)

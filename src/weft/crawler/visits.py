@@ -90,6 +90,8 @@ MOST_SUSPECTS = 100_000
 """Of one process; what is suspected besides is counted and not kept."""
 DROPPED_SLOTS = 1 << 16
 """Half a megabyte of them."""
+MOST_DROPPED_CHECKED = 20_000
+"""Of so many dropped links of a page it is known whether they belong to the crawl; the rest is taken to."""
 
 
 @dataclass(slots=True)
@@ -288,12 +290,14 @@ class Visits:
                     pending.feed.append(url)
 
     def _drop(self, reason: str, leads: dict[str, int], found_on: str, depth: int) -> None:
-        """Count links that a limit drops, each once: those that would belong to the crawl, and that nobody has met."""
-        met, dropped = self.pending.met, 0
+        """Count links that a limit drops, each once: those that would belong to the crawl, and that nobody has met.
+        Patterns take their time, so not all links of an endless page are held against the scope."""
+        met, looked_at, dropped = self.pending.met, 0, 0
         for url, key in leads.items():
             if met.knows(key) or not self._dropped.meets(key):
                 continue
-            if out := self.scope.refuses(url, depth):
+            looked_at += 1
+            if looked_at <= MOST_DROPPED_CHECKED and (out := self.scope.refuses(url, depth)):
                 self.pending.skip(out, url)
             else:
                 dropped += 1
