@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.answering import Answering
+from experiments.answering import Answering, Asked, Said
 from experiments.clerk import clerk_in, crawl
 from tests.crawls.sites import SITES, Site, gallery, page, text
 from weft.crawl_spec import CrawlSpec, FetchingSpec, OutputSpec, PolitenessSpec, TrapSpec
+from weft.crawler.sitemaps import DEEPEST, MOST
 from weft.fetching.urls import LONGEST_URL
 from weft.ports import SKIPPED
 
@@ -73,6 +74,31 @@ async def test_links_that_a_limit_drops_are_counted_once_and_only_where_a_page_o
             counts, skipped = await clerk.frontier.counts(1), clerk.skipped()
     assert counts.done == len(pages) - 21
     assert skipped == {"links_per_page": 21, "link_length": 1, "scope": 3}
+
+
+async def test_what_sitemaps_list_beyond_what_is_read_of_them_is_counted(tmp_path: Path, database_url: str) -> None:
+    """An index leads to the next, one further than is followed, and the first to a list that is too long."""
+
+    def answer(asked: Asked) -> Said:
+        if asked.path == "/long.txt":
+            return Said(body=b"http://elsewhere.example/\n" * (MOST + 2))
+        entries = [f"/index{int(asked.path[6]) + 1}.xml", *(["/long.txt"] if asked.path == "/index1.xml" else [])]
+        listed = "".join(f"<sitemap><loc>{server.url(entry)}</loc></sitemap>" for entry in entries)
+        return (
+            Said(404) if asked.path == "/robots.txt" else Said(body=f"<sitemapindex>{listed}</sitemapindex>".encode())
+        )
+
+    async with Answering(answer).serving() as server:
+        spec = CrawlSpec(
+            sitemaps=(server.url("/index1.xml"),),
+            politeness=PolitenessSpec(delay_seconds=0.0, robots=False),
+            keeping=OutputSpec(warc=False),
+        )
+        async with clerk_in(tmp_path, database_url, spec) as clerk:
+            await crawl(tmp_path, spec)
+            skipped = clerk.skipped()
+    assert sorted(set(server.paths())) == [*(f"/index{number}.xml" for number in range(1, DEEPEST + 1)), "/long.txt"]
+    assert skipped == {"sitemap_limit": 1 + 2, "sitemap_host": MOST}
 
 
 @pytest.mark.parametrize("made", SITES, ids=lambda made: made.__name__)
