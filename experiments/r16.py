@@ -22,7 +22,7 @@ from tests import servers
 from tests.waiting import eventually
 from weft.access.model import Role as Grant
 from weft.client.client import Client, connect
-from weft.errors import GatewayDown
+from weft.errors import DatabaseDown, GatewayDown
 from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
 from weft.tasks.schedule import Schedule
@@ -128,7 +128,7 @@ async def _fires(weft: Client, task: str, before: int, seconds: float) -> bool:
     async def has_fired() -> bool:
         try:
             return await _newest(weft, task) > before
-        except GatewayDown:
+        except (DatabaseDown, GatewayDown):
             return False
 
     try:

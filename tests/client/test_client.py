@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tests.conftest import on_sqlite
+from tests.db.test_sqlite import small_disk
 from tests.runs.acting import Hand, new_run
 from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
-from weft.errors import ChangedMeanwhile, Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
+from weft.errors import ChangedMeanwhile, Conflict, DatabaseDown, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
 from weft.runs.model import RunState
 from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
@@ -136,6 +138,12 @@ async def test_a_gateway_that_is_away_is_told_in_one_sentence() -> None:
     async with connect("http://127.0.0.1:1", "weft_none_none") as client:
         with pytest.raises(GatewayDown, match="does not answer"):
             await client.runs.find({})
+
+
+@on_sqlite
+async def test_a_database_that_is_away_there_is_told_as_one_that_is_away_here(app: App, far: Client) -> None:
+    with small_disk(app.db), pytest.raises(DatabaseDown, match=r"^the disk of the database is full"):
+        await far.runs.submit([new_run(kind="shell", spec={"script": "#" * 60_000})])
 
 
 @pytest.mark.parametrize("url", ["weft.example", "ftp://weft.example", "https://weft.example/?a=b"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
+import warnings
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -428,6 +430,30 @@ async def test_a_table_takes_any_text_and_new_columns(postgres_server: servers.S
     with psycopg.connect(url) as line:
         found = line.execute('SELECT a, b, "c""d", data FROM "odd name"').fetchall()
     assert found == [(clean, msgspec.json.encode([clean]).decode(), None, {"a": clean, "b": [clean]})]
+
+
+async def test_a_table_whose_database_refuses_the_commit_leaves_no_connection_open(
+    postgres_server: servers.Server,
+) -> None:
+    url = postgres_server.new_database()
+    table = registry.open_table(f"{url}/teas")
+    row = {"run": 1, "attempt": 1, "seq": 1, "thing": 1, "at": "2026-06-01T12:00:00.000Z"}
+    row |= {"dataset": "shop/teas", "key": "1", "revision": 1, "data": {}}
+    await table.upsert([row], {})
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'closed'; END $$"
+        )
+        line.execute(
+            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON teas DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(DestinationDown, match="closed"):
+                await table.upsert([row], {})
+            gc.collect()
+    assert [str(each.message) for each in told] == []
 
 
 async def test_a_table_that_cannot_be_reached_is_down(postgres_server: servers.Server) -> None:

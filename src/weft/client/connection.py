@@ -210,9 +210,10 @@ class Connection:
             told = msgspec.json.decode(content, type=Told)
         except (msgspec.DecodeError, RecursionError):
             told = Told()
-        if not told.code or status >= 500:
+        kind = KINDS.get(told.code)
+        if not told.code or (kind is None and status >= 500):
             return GatewayDown(self.url, told.detail or f"status {status}")
-        kind = KINDS.get(told.code, WeftError)
+        kind = kind or WeftError
         error = kind.__new__(kind)
         Exception.__init__(error, told.detail)  # the sentence was made where the error was
         if isinstance(error, errors.Rejected):
