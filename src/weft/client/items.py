@@ -10,7 +10,7 @@ import msgspec
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import iso
-from weft.items.datasets import NEWEST, DatasetCounts, RecordFilter, RecordPage
+from weft.items.datasets import MOST_REVISIONS, NEWEST, NEWEST_REVISION, SAMPLE, DatasetCounts, RecordFilter, RecordPage
 from weft.items.items import BEGIN, PAGE, Cursor, ItemPage
 from weft.items.model import AttemptStats, Dataset, DatasetRecord, FieldFilter, Item, ItemQuery, RecordRevision
 from weft.items.schemas import FieldSummary
@@ -93,12 +93,15 @@ class RemoteDatasets:
         found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "things", **query)
         return RecordPage([_thing(each) for each in found.items], decode_number(found.next))
 
-    async def thing(self, project: str, name: str, thing_id: int) -> tuple[DatasetRecord, list[RecordRevision]]:
-        found = await self._connection.get(RecordHistoryDocument, "datasets", project, name, "things", thing_id)
+    async def thing(
+        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
+    ) -> tuple[DatasetRecord, list[RecordRevision]]:
+        path = ("datasets", project, name, "things", thing_id)
+        found = await self._connection.get(RecordHistoryDocument, *path, below=below, limit=limit)
         return _thing(found.thing), [RecordRevision(**_fields(each)) for each in found.looks]
 
-    async def fields(self, project: str, name: str) -> FieldSummary:
-        found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields")
+    async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> FieldSummary:
+        found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields", sample=sample)
         fields = {
             each.name: {"present": each.present, "filled": each.filled, "types": each.types} for each in found.fields
         }
