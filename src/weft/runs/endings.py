@@ -97,7 +97,7 @@ def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int, *, is_sus
 
 
 def _judge_failure(ending: Ending, outcome: RunOutcome, retry: Retry, tries: int, losses: int) -> EndingVerdict:
-    again = outcome in retry.on and tries <= retry.count
+    again = not ending.permanent and outcome in retry.on and tries <= retry.count
     delay = retry.delay(tries, random.random())
     return EndingVerdict(
         state=RunState.QUEUED if again else RunState.FAILED,
