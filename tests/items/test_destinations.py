@@ -22,8 +22,10 @@ from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.items.yielding import Crawl, crawled
 from tests.servers import s3
+from tests.waiting import eventually
 from weft.adapters import registry
-from weft.app import App
+from weft.app import App, open_app
+from weft.config import load
 from weft.errors import BlobsDown, DestinationDown, Invalid, NotFound
 from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations, DestinationStatus
@@ -277,8 +279,32 @@ async def test_a_folder_that_leads_out_of_the_allowed_one_is_refused(yard: Yard,
     assert progress.waiting == 2
     with pytest.raises(Invalid, match="below destinations_dir"):
         await yard.add("file:later")
-    with pytest.raises(Invalid, match="destinations_dir names a folder"):
-        await Destinations(yard.app.db, yard.clock, "").add("shop", "prices", "file:x", by="test")
+
+
+async def test_files_arrive_in_the_data_directory_wherever_weft_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.items.deliverer.LOOK_SHARE", 0)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    config = load(environment={}).config
+    assert config.data_dir == str(tmp_path / "first" / "weft-data")
+    app = await open_app(config)
+    try:
+        await crawled(app, TEAS[:2])
+        monkeypatch.chdir(tmp_path / "second")
+        await app.destinations.add("shop", "prices", "file:daily/prices", by="test")
+        for url in ("file:../prices", "file:/etc", f"file:{tmp_path}", "file:a/../../b"):
+            with pytest.raises(Invalid, match="a folder below destinations_dir"):
+                await app.destinations.add("shop", "prices", url, by="test")
+        await eventually(app.deliverer.tick)
+        await app.deliverer.rest()
+    finally:
+        await app.close()
+    arrived = list(tmp_path.rglob("*.jsonl"))
+    assert [path.parents[1] for path in arrived] == [tmp_path / "first/weft-data/destinations/daily/prices"]
+    assert list((tmp_path / "second").iterdir()) == []
 
 
 @on_sqlite
