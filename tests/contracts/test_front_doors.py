@@ -109,7 +109,7 @@ def front_door(name: str) -> type:
     from weft.proxies.proxies import Proxies
 
     late: dict[str, type] = {"crawls": Crawls, "proxies": Proxies}
-    return late.get(name) or get_type_hints(App, vars(weft.app))[name]  # type: ignore[no-any-return]
+    return late.get(name) or get_type_hints(App, vars(weft.app))[name]
 
 
 def shared_methods() -> Iterator[str]:

@@ -62,7 +62,7 @@ async def test_an_interval_goes_on_half_to_one_and_a_half_of_it_after_its_last_t
     await pass_by(app, clock, 3)
     before = len(await fired(app, "t"))
     app = await set_back(app, another_app, clock, back, restarts=restarts)
-    gaps = []
+    gaps: list[int] = []
     elapsed = 3
     for _ in range(40):
         await pass_by(app, clock, 1)
