@@ -70,9 +70,12 @@ class Connection:
             if not _is_weft(status, answer):
                 _, told = await self._first("/daemonstatus.json", {})
                 as_scrapyd = b'"node_name"' in told
-        except GatewayUntrusted:
-            raise
+        except GatewayUntrusted as problem:
+            raise GatewayUntrusted(where, problem.why, f"`weft login {self.url} --ca-file FILE`") from problem
         except GatewayDown as problem:
+            if isinstance(problem.__cause__, aiohttp.ClientConnectorSSLError):
+                plain = self.url.replace("https:", "http:", 1)
+                raise Misconfigured(f"{where} answers, but not in HTTPS (is it {plain}?); {CORRECT}") from problem
             if isinstance(problem.__cause__, aiohttp.ClientResponseError):
                 raise Misconfigured(f"{where} answers, but not in HTTP; {CORRECT}") from problem
             if isinstance(problem.__cause__, aiohttp.ClientPayloadError):
