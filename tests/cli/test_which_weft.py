@@ -328,9 +328,11 @@ def stranger(answers: Mapping[str, tuple[int, str, bytes]], certificate: Path | 
             server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 PAGE = (200, "text/html", b"<html>hello</html>")
