@@ -27,14 +27,14 @@ USAGE = 2
 """The exit code of a benchmark that does not know a name or an option; 1 is that of one that missed a goal."""
 KEPT_VARIABLES = re.compile(r"(?!WEFT_|PYTHON|VIRTUAL_ENV)")
 
-NUMBER = re.compile(r"(-?[\d,]+(?:\.\d+)?)(?: \(.*\))?")
+NUMBER = re.compile(r"([-+]?[\d,]+(?:\.\d+)?)(?: \(.*\))?")
 DASHES = re.compile(r"-+(?:  -+)*")
 TIMES = re.compile(r"(?<![\w/'])(?:ms|s|p50|p95|p99|seconds|CPU|MB|PSS|apart)\b")
 """In the name of a column whose figures are the better the lower they are, or of the whole table."""
 RATES = re.compile(r"/s\b|a second")
 """In the name of a column whose figures are the better the higher they are, whatever the table is called."""
-NOT_COMPARED = re.compile(r"×|longest|worst|most")
-"""Columns of ratios, and of single events that are another one each time."""
+NOT_COMPARED = re.compile(r"×|later by|longest|worst|most")
+"""Columns that compare within one table, and of single events that are another one each time."""
 FOLLOWS = {"dispatch": "runs/s"}
 """Columns that say how much was asked, not how well it was done."""
 
@@ -227,7 +227,7 @@ def cells(line: str, columns: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def figures_of(head: Sequence[str], row: Sequence[str]) -> dict[str, Figure]:
-    words = ", ".join(cell for cell in row if cell and not NUMBER.fullmatch(cell))
+    words = ", ".join(cell for cell in row if re.search(r"[^\W\d_]", cell) and not NUMBER.fullmatch(cell))
     found = {}
     for column, cell in zip(head, row, strict=True):
         if number := NUMBER.fullmatch(cell):

@@ -41,6 +41,13 @@ def test_figures_are_named_by_the_words_of_their_row_and_column() -> None:
     }
 
 
+def test_a_cell_of_several_numbers_is_neither_a_figure_nor_a_word() -> None:
+    spread = table(
+        ["set-up", "workers", "runs each", "apart", "later by"], [["SQLite", "greedy", "0/1/2", "2", "+0.5"]]
+    )
+    assert list(figures(spread)) == ["SQLite, greedy: apart", "SQLite, greedy: later by"]
+
+
 def test_a_text_without_a_table_has_no_figures() -> None:
     assert figures("-- not a table\n---\n") == {}
     assert figures("MISSED weft, runs a second: 3 (at least 5)\n") == {}
