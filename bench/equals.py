@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     if mode == OFF:
         _process_groups.lower_soon = leave  # type: ignore[assignment]
         _process_groups.lower = leave
-    up.roles = passing_on(mode, up.roles)  # type: ignore[assignment]
+    up.roles = passing_on(mode, up.roles)
     sys.argv = [module, *rest]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
