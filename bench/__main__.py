@@ -4,6 +4,7 @@ import importlib
 import sys
 from itertools import takewhile
 
+from bench import against
 from bench.peers.peer import PeerFailed
 from tests.servers import ServerFailed, ServerMissing
 
@@ -43,6 +44,8 @@ BENCHMARKS = [
 def main(arguments: list[str]) -> int:
     if arguments in ([], ["--list"], ["--help"]):
         return listing()
+    if arguments[0] == "against":
+        return against.main(arguments[1:])
     names = list(takewhile(lambda word: not word.startswith("-"), arguments))
     if unknown := [name for name in names if name not in BENCHMARKS]:
         return stop(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
@@ -55,6 +58,7 @@ def listing() -> int:
     for name in BENCHMARKS:
         sentence = (importlib.import_module(f"bench.{name}").__doc__ or "").splitlines()[0]
         print(f"{name:12} {sentence}")
+    print(f"\n{(against.__doc__ or '').splitlines()[0]}")
     return 0
 
 

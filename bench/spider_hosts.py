@@ -32,6 +32,7 @@ WARMING = 12
 MOST_WARMINGS = 20
 IDLE_SECONDS = 3.0
 """A connection that was not used for so long is not used again: a server may be about to close it."""
+UP = ("up", "--no-examples")
 GREETING = "weft runs on "
 DRAIN_SECONDS = 1.0
 """How long spiders that are still open may hold up the end of a measurement."""
@@ -43,6 +44,7 @@ class Host(Protocol):
     name: str
     pid: int
     """The process above all others of it."""
+    line: "Line"
 
     def submit(self, project: str, spider: str, args: dict[str, str]) -> None:
         """Hand one run over; return when it was accepted."""
@@ -111,7 +113,8 @@ class Line:
     """A connection that stays open, on which requests are made one after the other."""
 
     def __init__(self, port: int, headers: dict[str, str]) -> None:
-        self._connection, self.headers = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS), headers
+        self.port, self.headers = port, headers
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
         self._used_at = 0.0
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
@@ -159,13 +162,13 @@ class Weft:
 
 
 @contextmanager
-def weft_up(workers: int = 0, *, project: str = PROJECT, **settings: object) -> Iterator[Weft]:
-    """One that answers and knows its spiders."""
+def weft_up(workers: int = 0, *, project: str = PROJECT, equals: str = "", **settings: object) -> Iterator[Weft]:
+    """One that answers and knows its spiders; ``equals`` is the mode of ``bench/equals.py`` that it is started in."""
     workers = workers or os.cpu_count() or 1
     with place(**QUIET, **settings, workers=workers, drain_seconds=DRAIN_SECONDS) as config:
         token = asyncio.run(deployed(config, project))
         with Roles(replace(config, port=free_port())) as roles:
-            process = roles.weft("up", "--no-examples")
+            process = roles.weft(*UP) if not equals else roles.python("bench.equals", equals, "weft", *UP)
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             line = Line(roles.config.port, headers)
             roles.callback(line.close)

@@ -17,6 +17,8 @@ from bench.spider_project import LARGE, PROJECT
 P50_MS, P95_MS, LARGE_P50_MS = 50.0, 100.0, 80.0
 GAP_SECONDS = {"weft": 0.3, "Scrapyd tuned": 0.3, "Scrapyd": 5.0}
 """The longest pause between a run's end and the next submit: at least as long as the host's own rhythm."""
+MOST_LARGE = 5
+"""How many spiders of the large project a slow host starts, which is shown and has no goal."""
 SETTLE_SECONDS = 1.0
 HOLD_SECONDS = 120
 
@@ -39,6 +41,8 @@ class Result:
 
 
 Results = dict[str, Result]
+PARTS = ("opened", "many", "held")
+"""One by one, as with both projects; many at once; and the memory of open ones."""
 HOSTS: dict[str, Opening] = {
     "weft": weft_up,
     "Scrapyd tuned": scrapyd("Scrapyd tuned", TUNED),
@@ -68,6 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--slow", type=int, default=10, help="the same for Scrapyd, which takes longer (10)")
     parser.add_argument("--many", type=int, default=100, help="how many are submitted at once (100)")
     parser.add_argument("--held", type=int, default=8, help="how many are open while memory is measured (8)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only hosts with one of these words")
     return parser.parse_args(arguments)
 
@@ -78,16 +83,22 @@ def measure(opening: Opening, result: Result, options: argparse.Namespace, gap: 
         runs = Runs(host, postbox)
         runs.warm_up()
         samples = options.samples if host.name == "weft" else options.slow
-        seen = one_by_one(runs, samples, gap)
-        result.p50.add(seen.p50)
-        result.p95.add(seen.percentile(95))
-        seconds, cpu = at_once(runs, options.many)
-        result.seconds.add(seconds)
-        result.cpu_ms.add(cpu * 1000 / options.many)
-        result.megabytes.add(held(runs, options.held))
+        if "opened" in options.parts:
+            seen = one_by_one(runs, samples, gap)
+            result.p50.add(seen.p50)
+            result.p95.add(seen.percentile(95))
+        if "many" in options.parts:
+            seconds, cpu = at_once(runs, options.many)
+            result.seconds.add(seconds)
+            result.cpu_ms.add(cpu * 1000 / options.many)
+        if "held" in options.parts:
+            result.megabytes.add(held(runs, options.held))
+    if "opened" not in options.parts:
+        return
     with Postbox() as postbox, opening(project=LARGE) as host:
         runs = Runs(host, postbox)
         runs.warm_up("shop7", LARGE)
+        samples = samples if host.name == "weft" else min(samples, MOST_LARGE)
         result.large_p50.add(one_by_one(runs, samples, gap, "shop7", LARGE).p50)
 
 
@@ -119,33 +130,55 @@ def held(runs: Runs, many: int, seconds: float = HOLD_SECONDS) -> float:
 
 
 def latest(result: Result) -> str:
-    return ", ".join(f"{each.name} {getattr(result, each.name).values[-1]:,.4g}" for each in fields(result))
+    measured = {each.name: getattr(result, each.name).values for each in fields(result)}
+    return ", ".join(f"{name} {values[-1]:,.4g}" for name, values in measured.items() if values)
 
 
 def report(results: Mapping[str, Result], many: int) -> str:
-    head = ["spiders", "opened p50 ms", "p95 ms", "62 modules p50 ms", f"{many} runs s", "CPU ms a run", "PSS MB a run"]
+    """The figures, and how many times as much each takes as weft."""
+    columns = {
+        "opened p50 ms": "p50",
+        "p95 ms": "p95",
+        "62 modules p50 ms": "large_p50",
+        f"{many} runs s": "seconds",
+        "CPU ms a run": "cpu_ms",
+        "PSS MB a run": "megabytes",
+    }
+    measured = {
+        head: part for head, part in columns.items() if any(getattr(each, part).values for each in results.values())
+    }
+    weft = results.get("weft")
+    heads = [each for head in measured for each in ((head, "× weft") if weft is not None else (head,))]
     rows = [
-        [
-            name,
-            f"{result.p50.median:,.1f}",
-            f"{result.p95.median:,.1f}",
-            f"{result.large_p50.median:,.1f}",
-            f"{result.seconds.median:,.2f}",
-            f"{result.cpu_ms.median:,.1f}",
-            f"{result.megabytes.median:,.1f}",
-        ]
+        [name, *(cell for part in measured.values() for cell in cells(result, weft, part))]
         for name, result in results.items()
     ]
-    return "\n" + table(head, rows) + "\n"
+    return "\n" + table(["spiders", *heads], rows) + "\n"
+
+
+def cells(result: Result, weft: Result | None, part: str) -> list[str]:
+    """The median of one part, and how many times weft's it is."""
+    shown = f"{getattr(result, part).median:,.{2 if part == 'seconds' else 1}f}"
+    return [shown] if weft is None else [shown, f"{times(weft, result, part):.1f}"]
+
+
+def times(weft: Result, other: Result, part: str) -> float:
+    """How many times as much the other one takes."""
+    return float(getattr(other, part).median / getattr(weft, part).median)
 
 
 def goals(results: Mapping[str, Result]) -> list[Goal]:
+    """Of what was measured."""
     if (weft := results.get("weft")) is None:
         return []
     found = [
-        Goal(what="submit to opened, p50", value=weft.p50.median, at_most=P50_MS, unit=" ms"),
-        Goal(what="submit to opened, p95", value=weft.p95.median, at_most=P95_MS, unit=" ms"),
-        Goal(what="the same of 62 modules, p50", value=weft.large_p50.median, at_most=LARGE_P50_MS, unit=" ms"),
+        Goal(what=what, value=getattr(weft, part).median, at_most=most, unit=" ms")
+        for what, part, most in (
+            ("submit to opened, p50", "p50", P50_MS),
+            ("submit to opened, p95", "p95", P95_MS),
+            ("the same of 62 modules, p50", "large_p50", LARGE_P50_MS),
+        )
+        if getattr(weft, part).values
     ]
     for name, sooner, faster in (("Scrapyd tuned", 13, 12), ("Scrapyd", 55, 20)):
         if (other := results.get(name)) is not None:
@@ -154,13 +187,14 @@ def goals(results: Mapping[str, Result]) -> list[Goal]:
 
 
 def beside(weft: Result, other: Result, name: str, *, sooner: float, faster: float) -> list[Goal]:
-    def times(part: str) -> float:
-        """How many times as much the other one takes."""
-        return float(getattr(other, part).median / getattr(weft, part).median)
-
+    wanted = (
+        ("opens so many times later", "p50", sooner),
+        ("many runs take so many times as long", "seconds", faster),
+        ("CPU of a run, so many times weft's", "cpu_ms", 8),
+        ("memory of a run, so many times weft's", "megabytes", 2),
+    )
     return [
-        Goal(what=f"{name}: opens so many times later", value=times("p50"), at_least=sooner, unit="×"),
-        Goal(what=f"{name}: many runs take so many times as long", value=times("seconds"), at_least=faster, unit="×"),
-        Goal(what=f"{name}: CPU of a run, so many times weft's", value=times("cpu_ms"), at_least=8, unit="×"),
-        Goal(what=f"{name}: memory of a run, so many times weft's", value=times("megabytes"), at_least=2, unit="×"),
+        Goal(what=f"{name}: {what}", value=times(weft, other, part), at_least=least, unit="×")
+        for what, part, least in wanted
+        if getattr(weft, part).values
     ]

@@ -11,12 +11,20 @@ from typing import Any
 from experiments import chaos, history
 from experiments.cluster import Cluster, Role
 from tests.waiting import eventually
+from weft.access.model import Role as Grant
+from weft.app import App
+
+
+async def door(cluster: Cluster, app: App) -> dict[str, str]:
+    """What clients need to submit through the public API: the URLs of all gateways, and a key."""
+    _, key = await app.keys.create("clients", {"default": Grant.DEVELOPER}, by="experiment")
+    return {"key": key, "gateways": ",".join(cluster.url(name) for name in cluster.ports)}
 
 
 @asynccontextmanager
-async def clients(cluster: Cluster, count: int, *, red: str | None = None, **flags: Any) -> AsyncIterator[list[Role]]:
+async def clients(cluster: Cluster, count: int, **flags: Any) -> AsyncIterator[list[Role]]:
     """Clients that submit until the block ends; each has been answered at least once before it begins."""
-    started = [client(cluster, f"c{number}", red=red, **flags) for number in range(1, count + 1)]
+    started = [client(cluster, f"c{number}", **flags) for number in range(1, count + 1)]
     await eventually(lambda: all(acknowledged(cluster, role) for role in started), 60)
     yield started
     for role in started:
@@ -25,11 +33,11 @@ async def clients(cluster: Cluster, count: int, *, red: str | None = None, **fla
         await role.ended()
 
 
-def client(cluster: Cluster, name: str, *, red: str | None = None, key: str = "", **flags: Any) -> Role:
-    """A client on the database, or with a ``key`` through ``gateways``."""
+def client(cluster: Cluster, name: str, *, key: str, **flags: Any) -> Role:
+    """A client with a ``key`` that submits through ``gateways``."""
     words = [f"--{flag}={value}" for flag, value in flags.items()]
     place = ["--name", name, "--history", str(history_of(cluster, name))]
-    return cluster.start(name, ["experiments.submitter", *place, *words], red=red, experiment_key=key or None)
+    return cluster.start(name, ["experiments.submitter", *place, *words], experiment_key=key)
 
 
 def victim(cluster: Cluster, role: Role) -> chaos.Victim:

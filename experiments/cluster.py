@@ -177,6 +177,10 @@ class Cluster:
         path = os.pathsep.join([str(ROOT), *filter(None, [inherited.get("PYTHONPATH")])])
         return inherited | values | {"PYTHONPATH": path}
 
+    def url(self, gateway: str = "serve") -> str:
+        """Where a control process listens."""
+        return f"http://127.0.0.1:{self.ports[gateway]}"
+
     @property
     def config(self) -> Config:
         return Config(**self._settings)

@@ -14,12 +14,11 @@ T = TypeVar("T")
 
 
 class Gateways:
-    """Calls one gateway after the other. What does not come through is tried once more, at the next one."""
+    """Calls one gateway after the other. What does not come through is tried at the next one, where there is one."""
 
-    def __init__(self, addresses: Sequence[str], token: str, *, revisions: bool = True) -> None:
-        self._clients, self._looks = [connect(address, token) for address in addresses], revisions
+    def __init__(self, addresses: Sequence[str], token: str, *, looks: bool = True) -> None:
+        self._clients, self._looks = [connect(address, token) for address in addresses], looks
         self._turns = itertools.count()
-        self.runs = self
         self.again = 0
         """How many calls had to be tried a second time."""
 
@@ -39,5 +38,7 @@ class Gateways:
         try:
             return await act(self._clients[first])
         except GatewayDown:
+            if len(self._clients) == 1:
+                raise
             self.again += 1
         return await act(self._clients[(first + 1) % len(self._clients)])

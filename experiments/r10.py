@@ -25,7 +25,7 @@ from tests.waiting import eventually
 from weft.access.model import EVERYWHERE
 from weft.access.model import Role as Grant
 from weft.client.client import Client, connect
-from weft.errors import GatewayDown
+from weft.errors import DatabaseDown, GatewayDown
 from weft.runs.model import Run
 from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task, UpstreamTask
@@ -150,7 +150,7 @@ class Elsewhere:
             for weft in self._clients:
                 try:
                     return [await act(weft)]
-                except GatewayDown:
+                except (DatabaseDown, GatewayDown):
                     continue
             return []
 

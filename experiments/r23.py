@@ -1,7 +1,8 @@
 """R23: while the broker is away, submits are accepted, runs are dispatched, and nothing is lost.
 
-Clients submit steadily. The broker is first frozen (it is there and says nothing), then killed, and comes back at the
-end of the outage. Meanwhile workers must find work by polling. Red control: workers that wait for rings alone.
+Clients submit steadily over HTTP. The broker is first frozen (it is there and says nothing), then killed, and comes
+back at the end of the outage. Meanwhile workers must find work by polling. Red control: workers that wait for rings
+alone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 from sqlalchemy import func, select
 
 from experiments import checker
-from experiments.clients import clients, story
+from experiments.clients import clients, door, story
 from experiments.cluster import Cluster
 from experiments.report import Report
 from experiments.submitter import TASK
 from tests import servers
 from tests.waiting import eventually
 from weft.app import App
+from weft.client.client import Client, connect
 from weft.clock import Moment, now, seconds
 from weft.db import schema
 from weft.db.database import Transaction
@@ -75,9 +77,13 @@ async def scene(
             cluster.worker(worker, red=RED if red else None)
         async with cluster.app() as app:
             await cluster.ready(app)
-            async with clients(cluster, CLIENTS, rate=RATE):
+            entrance = await door(cluster, app)
+            async with (
+                connect(cluster.url(), entrance["key"]) as weft,
+                clients(cluster, CLIENTS, rate=RATE, **entrance),
+            ):
                 await eventually(lambda: len(story(cluster).acked) >= 20, 60)
-                outage = await break_down(report, name, app, broker, outage_seconds)
+                outage = await break_down(report, name, weft, broker, outage_seconds)
                 await asyncio.to_thread(broker.start)
             returned = time.monotonic()
             more = {"kills": 1, "seconds": time.monotonic() - began}
@@ -88,24 +94,24 @@ async def scene(
             await judge(report, name, app, cluster, outage)
 
 
-async def break_down(report: Report, name: str, app: App, broker: servers.Server, outage_seconds: float) -> Outage:
+async def break_down(report: Report, name: str, weft: Client, broker: servers.Server, outage_seconds: float) -> Outage:
     """Freeze the broker for a third of the time, then kill it; look at the queue meanwhile."""
     began_at = now()
     await asyncio.to_thread(broker.pause)
     await asyncio.sleep(outage_seconds / 3)
     await asyncio.to_thread(broker.kill)
-    report.expect(await is_shown_as_queued(app), f"{name}: a run that waits is not shown as queued")
+    report.expect(await is_shown_as_queued(weft), f"{name}: a run that waits is not shown as queued")
     await asyncio.sleep(outage_seconds * 2 / 3)
     return Outage(began_at, now())
 
 
-async def is_shown_as_queued(app: App) -> bool:
+async def is_shown_as_queued(weft: Client) -> bool:
     """Whether a run that no worker may serve is listed as waiting and counted."""
     waiting = NewRun(project="default", task="waiting", kind="noop", spec=RunSpec(spec={}, labels=("nobody",)))
-    run_id = (await app.runs.submit([waiting]))[0].run_id
-    listed = [run.id for run in await app.runs.find({"state": "queued", "task": "waiting"})]
-    counted = (await app.runs.counts())["ready"]
-    await app.runs.cancel(run_id)
+    run_id = (await weft.runs.submit([waiting]))[0].run_id
+    listed = [run.id for run in await weft.runs.find({"state": "queued", "task": "waiting"})]
+    counted = (await weft.runs.counts())["ready"]
+    await weft.runs.cancel(run_id)
     return listed == [run_id] and counted >= 1
 
 

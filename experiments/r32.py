@@ -16,13 +16,12 @@ from typing import Any
 from sqlalchemy import func, or_, select
 
 from experiments import checker
-from experiments.clients import client, clients, story
+from experiments.clients import client, clients, door, story
 from experiments.cluster import Cluster, Role, answers
 from experiments.report import Report
 from experiments.submitter import AGAIN, TASK
 from tests import servers
 from tests.waiting import eventually
-from weft.access.model import Role as Grant
 from weft.app import App
 from weft.clock import Moment, now, seconds
 from weft.db import schema
@@ -111,10 +110,9 @@ async def rolling(report: Report, cluster: Cluster, app: App, roles: list[Role],
     """Restart each role in turn while short and long runs are submitted."""
     began = time.monotonic()
     restarts = Restarts()
-    _, key = await app.keys.create("clients", {"default": Grant.DEVELOPER}, by="experiment")
-    door: dict[str, Any] = {"key": key, "gateways": ",".join(address(cluster, each) for each in cluster.ports)}
-    async with clients(cluster, 2, rate=10, sleep=SHORT, **door) as quick:
-        slow = client(cluster, "slow", rate=2, sleep=LONG, **door)
+    entrance = await door(cluster, app)
+    async with clients(cluster, 2, rate=10, sleep=SHORT, **entrance) as quick:
+        slow = client(cluster, "slow", rate=2, sleep=LONG, **entrance)
         await eventually(lambda: _run_long(app, 4), 60)
         for _ in range(size.rounds):
             for role in roles:

@@ -1,10 +1,10 @@
 """A client: submits runs, each with a key of its own, as fast as they are acknowledged.
 
-    python -m experiments.submitter --name c1 --history FILE [--hands 4] [--rate 50] [--sleep 0.2] [--gateways URL,URL]
+    python -m experiments.submitter --name c1 --history FILE [--hands 4] [--rate 50] [--sleep 0.2] --gateways URL,URL
 
-It works on the database itself, or through gateways with the key in WEFT_EXPERIMENT_KEY. Each of its hands waits for
-an answer before it submits again. Where the database is away, or with --patient=1 every gateway, it tries the same key
-until there is an answer. SIGTERM ends the client after the next answers.
+It submits over HTTP, with the key in WEFT_EXPERIMENT_KEY. Each of its hands waits for an answer before it submits
+again. Where a gateway says that the database is away, or with --patient=1 where every gateway is away, it tries the
+same key until there is an answer. SIGTERM ends the client after the next answers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from pathlib import Path
 
 from experiments.gateways import Gateways
 from experiments.history import History
-from weft.app import App
-from weft.cli.processes import open_when_ready
-from weft.config import load
 from weft.errors import DatabaseDown, GatewayDown
 from weft.runs.model import NewRun, Retry, RunSpec
 
@@ -39,9 +36,9 @@ class Client:
     """One client's submits and what it saw of them."""
 
     def __init__(
-        self, app: App | Gateways, name: str, history: History, sleep_seconds: float, *, patient: bool = False
+        self, gateways: Gateways, name: str, history: History, sleep_seconds: float, *, patient: bool = False
     ) -> None:
-        self._app, self._history = app, history
+        self._gateways, self._history = gateways, history
         self._passing = (DatabaseDown, GatewayDown) if patient else (DatabaseDown,)
         self._life = f"{name}-{os.urandom(4).hex()}"
         self._numbers = itertools.count()
@@ -62,7 +59,7 @@ class Client:
         self._history.attempt(key)
         while True:
             try:
-                answer = (await self._app.runs.submit([new]))[0]
+                answer = (await self._gateways.submit([new]))[0]
             except self._passing:
                 self._history.down(key)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -89,20 +86,12 @@ def new_run(key: str, spec: dict[str, float]) -> NewRun:
 async def main(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = await reached(options.gateways, patient=options.patient)
-    client = Client(app, options.name, History(options.history), options.sleep, patient=options.patient)
+    gateways = Gateways(options.gateways.split(","), os.environ[KEY], looks=not options.patient)
+    client = Client(gateways, options.name, History(options.history), options.sleep, patient=options.patient)
     hands = [client.submit_until(stopped, options.rate / options.hands) for _ in range(options.hands)]
     await asyncio.gather(*hands)
-    await app.close()
-    if isinstance(app, Gateways):
-        sys.stdout.write(f"{AGAIN} {app.again}\n")
-
-
-async def reached(gateways: str, *, patient: bool) -> App | Gateways:
-    """Where to submit; a patient client counts the first answer, and looks at nothing beside."""
-    if gateways:
-        return Gateways(gateways.split(","), os.environ[KEY], revisions=not patient)
-    return await open_when_ready(load().config)
+    await gateways.close()
+    sys.stdout.write(f"{AGAIN} {gateways.again}\n")
 
 
 def parse() -> argparse.Namespace:
@@ -112,8 +101,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hands", type=int, default=1, help="how many submits may be under way at once")
     parser.add_argument("--rate", type=float, default=0.0, help="submits a second; 0 for as fast as they are answered")
     parser.add_argument("--sleep", type=float, default=0.0, help="how long each run takes, in seconds")
-    parser.add_argument("--gateways", default="", help="addresses of gateways, separated by commas")
-    parser.add_argument("--patient", type=bool, default=False, help="whether gateways may all be away for a while")
+    parser.add_argument("--gateways", required=True, help="addresses of gateways, separated by commas")
+    parser.add_argument("--patient", type=bool, default=False, help="whether all gateways may be away for a while")
     return parser.parse_args()
 
 

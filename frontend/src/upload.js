@@ -2,6 +2,7 @@
 import { Idiomorph } from "idiomorph/dist/idiomorph.esm.js";
 import { pageChanged } from "./shown.js";
 
+const STEP_MILLISECONDS = 700;
 const prepared = new WeakSet();
 
 export function prepare(forms) {
@@ -21,9 +22,12 @@ function send(form) {
   const words = line.querySelector("[role=status]");
   const button = form.querySelector("button");
   const request = new XMLHttpRequest();
+  const following = new AbortController();
   const ended = () => {
+    following.abort();
     button.disabled = false;
   };
+  line.querySelector("[data-steps]").replaceChildren();
   line.hidden = false;
   button.disabled = true;
   bar.value = 0;
@@ -34,6 +38,7 @@ function send(form) {
   request.upload.addEventListener("load", () => {
     bar.removeAttribute("value");
     words.textContent = words.dataset.checking;
+    follow(line, following.signal);
   });
   request.addEventListener("load", () => {
     ended();
@@ -46,6 +51,22 @@ function send(form) {
   });
   request.open("POST", form.action);
   request.send(new FormData(form));
+}
+
+// Shows the steps of the page on which everybody else can follow the deploy.
+async function follow(line, signal) {
+  const place = line.querySelector("[data-steps]");
+  while (!signal.aborted) {
+    try {
+      const answer = await fetch(line.dataset.follow, { signal, headers: { Accept: "text/html" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const steps = page.querySelector("main [data-steps] > ol");
+      if (steps && !signal.aborted) Idiomorph.morph(place, steps.outerHTML, { morphStyle: "innerHTML" });
+    } catch (problem) {
+      if (!signal.aborted) console.warn(problem);
+    }
+    await new Promise((then) => setTimeout(then, STEP_MILLISECONDS));
+  }
 }
 
 // Where it was deployed the answer is the page of versions; otherwise it is the form with what is wrong.

@@ -265,7 +265,7 @@ async def open_app(
         courses=Timelines(db),
         datasets=Datasets(db, clock),
         histories=SpiderHistories(db),
-        destinations=Destinations(db, clock, config.destinations_dir),
+        destinations=Destinations(db, clock, config.destinations_folder),
         deliverer=_deliverer(config, db, secrets, clock),
         sweeper=RetentionSweeper(db, blobs, Leader(db, "sweeper", me()), clock),
         projects=_projects(config, db, blobs, clock, surroundings),
@@ -308,7 +308,7 @@ def _set_waits_back(tx: Transaction, since: Moment, by: Moment) -> None:
 
 
 def _deliverer(config: Config, db: Database, secrets: Secrets, clock: Clock) -> Deliverer:
-    leader, folder = Leader(db, "deliverer", me()), config.destinations_dir
+    leader, folder = Leader(db, "deliverer", me()), config.destinations_folder
     return Deliverer(db, secrets, leader, clock, folder=folder, open_blobs=open_blobs, open_table=open_table)
 
 

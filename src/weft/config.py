@@ -156,7 +156,7 @@ class Config:
         default="", metadata={"doc": "Where logs and code are kept: file:…, s3://bucket/prefix; empty: in data_dir."}
     )
     destinations_dir: str = field(
-        default="", metadata={"doc": "The folder below which items may be delivered as files; empty: nowhere."}
+        default="", metadata={"doc": "The folder below which items are delivered as files; empty: in data_dir."}
     )
     host: str = field(default="127.0.0.1", metadata={"doc": "The address that weft listens on."})
     port: int = field(default=6800, metadata={"doc": "The port that weft listens on; 0 for none."})
@@ -364,6 +364,11 @@ class Config:
         return self.blobs or f"file:{self.folder / 'blobs'}"
 
     @property
+    def destinations_folder(self) -> str:
+        """Where items are delivered as files: always the same folder, wherever a process stands later."""
+        return self.destinations_dir or str((self.folder / "destinations").absolute())
+
+    @property
     def address(self) -> str:
         """Where the gateway answers, as a URL."""
         scheme = "https" if self.tls_certificate else "http"
@@ -506,6 +511,7 @@ def load(
 def _setting(one: Any, config: Config, values: Mapping[str, tuple[Any, str]]) -> Setting:
     value, origin = getattr(config, one.name), values.get(one.name, (None, "default"))[1]
     effective = {"database": config.database_url, "broker": config.broker_url, "blobs": config.blobs_url}
+    effective["destinations_dir"] = config.destinations_folder
     value = value or effective.get(one.name, value)
     return Setting(one.name, value, origin, one.metadata["doc"], one.name in HIDDEN)
 

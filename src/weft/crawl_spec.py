@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -289,3 +290,17 @@ def _part(field: str) -> type[SpecPart]:
         "revisit": RevisitSpec,
     }
     return FieldSpec if field.startswith("keeping.fields") else parts.get(field, CrawlSpec)
+
+
+def check_extras(keeping: OutputSpec) -> None:
+    """Refuse what only an extra can read out of pages, where it is not installed: each run of the crawl would fail."""
+    wanted = {"text": keeping.text, "markdown": keeping.markdown}
+    wanted |= {f"fields.{name}": bool(rule.jsonpath) for name, rule in keeping.fields.items()}
+    for name, is_wanted in wanted.items():
+        package = "jsonpath_rfc9535" if name.startswith("fields.") else "turbohtml"
+        if is_wanted and find_spec(package) is None:
+            raise Invalid(
+                f"keeping.{name}",
+                NOT_SHOWN,
+                "this needs a package that is not installed: pip install 'weft[text]' where weft and its workers run",
+            )

@@ -207,11 +207,12 @@ class GatewayDown(WeftError):
 class GatewayUntrusted(GatewayDown):
     """What answers shows a certificate that cannot be trusted, so nothing is sent there."""
 
-    def __init__(self, url: str, why: object) -> None:
+    def __init__(self, url: str, why: object, advice: str = "--ca-file FILE (WEFT_CA_FILE)") -> None:
+        self.why = _first_line(why)
         WeftError.__init__(
             self,
-            f"the certificate of the gateway at {url} is not trusted ({_first_line(why)}); "
-            "name the certificates that it is signed with: --ca-file FILE (WEFT_CA_FILE)",
+            f"the certificate of the gateway at {url} is not trusted ({self.why}); "
+            f"name the certificates that it is signed with: {advice}",
         )
         self.retry_after_seconds = 0.0
 

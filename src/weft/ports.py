@@ -222,6 +222,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     result: Mapping[str, Any] | None = None
     retry_after_seconds: float | None = None
     """Not before this long from now, where the other side or a breaker said so."""
+    permanent: bool = False
+    """A failure that no further try mends."""
 
 
 @dataclass(frozen=True, slots=True)

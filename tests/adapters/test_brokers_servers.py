@@ -1,7 +1,12 @@
 """What is particular to one server: its addresses, its credentials, its bounds."""
 
 import asyncio
+import gc
+import select
 import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiormq
@@ -13,7 +18,7 @@ from tests import servers
 from tests.cases import for_each
 from tests.servers import Server
 from weft.adapters.brokers import amqp, redis, resp
-from weft.adapters.brokers.postgres import CHANNEL, postgres_broker
+from weft.adapters.brokers.postgres import CHANNEL, PostgresTransport, postgres_broker
 from weft.adapters.brokers.rabbitmq import rabbitmq_broker
 from weft.adapters.brokers.redis import redis_broker
 from weft.adapters.brokers.wakeups import LARGEST, decode, encode_parts
@@ -172,3 +177,46 @@ def test_no_part_of_a_hint_is_too_large_and_nothing_is_left_out() -> None:
 
 def test_a_name_that_fits_into_no_hint_rings_for_everyone() -> None:
     assert [decode(part) for part in encode_parts({"x" * 10_000: 1, "q": 2})] == [{}, {"q": 2}]
+
+
+async def test_a_connection_that_is_hung_up_is_closed_also_where_nobody_waits_on_it(postgres_server: Server) -> None:
+    transport = PostgresTransport(postgres_server.url)
+    await transport.send({"q": 1})
+    with forgotten_connections() as told:
+        transport.hang_up()
+    assert told == []
+
+
+async def test_a_connection_that_is_hung_up_is_closed_also_where_the_answer_has_come(postgres_server: Server) -> None:
+    transport = PostgresTransport(postgres_server.url)
+    await transport.send({"q": 1})
+    assert transport._line is not None
+    line = transport._line.fileno()
+    sending = asyncio.create_task(transport.send({"q": 1}))
+    await asyncio.sleep(0)
+    assert select.select([line], [], [], 10)[0], "the answer must be there before the connection is hung up"
+    with forgotten_connections() as told:
+        transport.hang_up()
+        await sending
+    assert told == []
+
+
+async def test_a_ring_after_the_end_opens_no_connection(postgres_server: Server) -> None:
+    broker = postgres_broker(postgres_server.url)
+    await broker.ring({"q": 1})
+    await broker.close()
+    await broker.ring({"q": 1})
+    with forgotten_connections() as told:
+        del broker
+    assert told == []
+
+
+@contextmanager
+def forgotten_connections() -> Iterator[list[str]]:
+    """What the driver says of connections that nobody has closed."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield told
+        gc.collect()
+    told += [str(each.message) for each in caught if issubclass(each.category, ResourceWarning)]

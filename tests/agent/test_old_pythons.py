@@ -17,8 +17,6 @@ OLDEST = (3, 9)
 FILES = sorted(Path(weft.agent.__file__).parent.glob("*.py"))
 BESIDE_SCRAPY = {"scrapy", "twisted", "itemadapter"}
 """Packages that are there wherever Scrapy is."""
-USED_IF_THERE = {"re2"}
-"""Packages of weft's own environment."""
 
 
 def trees() -> Iterator[Any]:
@@ -57,4 +55,4 @@ def test_the_agent_imports_only_what_comes_with_scrapy(tree: ast.Module) -> None
         *(node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level),
     }
     packages = {name.partition(".")[0] for name in named}
-    assert packages <= BESIDE_SCRAPY | USED_IF_THERE | sys.stdlib_module_names
+    assert packages <= BESIDE_SCRAPY | sys.stdlib_module_names

@@ -16,7 +16,7 @@ from bench.spider_hosts import Runs, Weft, weft_up
 from bench.spider_items import Result as Kept
 from bench.spider_items import crawl_by_weft, crawl_plainly
 from bench.spider_project import LARGE
-from bench.spiders import Result, at_once, goals, held, one_by_one
+from bench.spiders import Result, at_once, goals, held, one_by_one, report
 from weft.items.exporters import ExportFormat
 
 
@@ -121,3 +121,34 @@ def test_goals_of_spiders_are_missed_by_too_much_of_anything(part: str, value: f
 
     assert not missed()
     assert missed(**{part: value})
+
+
+def test_only_what_was_measured_is_judged_and_shown() -> None:
+    weft, other = Result(), Result()
+    for result, ms in ((weft, 40.0), (other, 2200.0)):
+        result.p50.add(ms)
+        result.p95.add(2 * ms)
+        result.large_p50.add(ms)
+    found = goals({"weft": weft, "Scrapyd": other, "Scrapyd tuned": other})
+    assert [goal.value for goal in found if goal.unit == "×"] == [55.0, 55.0]
+    assert len(found) == 5
+    head, _, row, last = report({"weft": weft, "Scrapyd": other}, 100).strip().splitlines()
+    assert "62 modules p50 ms" in head
+    assert "MB" not in head
+    assert row.split() == ["weft", "40.0", "1.0", "80.0", "1.0", "40.0", "1.0"]
+    assert last.split() == ["Scrapyd", "2,200.0", "55.0", "4,400.0", "55.0", "2,200.0", "55.0"]
+
+
+def test_without_weft_there_is_no_ratio() -> None:
+    other = Result()
+    other.p50.add(3000)
+    assert report({"Scrapyd": other}, 100).split() == [
+        "spiders",
+        "opened",
+        "p50",
+        "ms",
+        "-------",
+        "-------------",
+        "Scrapyd",
+        "3,000.0",
+    ]

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,19 +32,20 @@ BEGIN = ("crawl", SITE, "--follow-links", *CONTACT, "--detach")
 
 
 async def fetched(app: App) -> None:
-    partition = await Share.of(app, await app.crawls.get(1))
-    await partition.fetch(pages=3, failed=1, skips=SKIPS)
+    share = await Share.of(app, await app.crawls.get(1))
+    await share.fetch(pages=3, failed=1, skips=SKIPS)
 
 
-async def ended(app: App) -> None:
+async def ended(app: App, skips: Sequence[Skip] = ()) -> None:
     """Fetch all there is, so that the crawl is done."""
-    partition = await Share.of(app, await app.crawls.get(1))
-    turned = await partition.turn()
-    [host] = partition.hosts
+    share = await Share.of(app, await app.crawls.get(1))
+    turned = await share.turn()
+    [host] = share.hosts
     outcomes = [Outcome(each.key, DONE, status=200, size=1_500_000, fetched_at=1) for each in host.urls]
-    turned = await partition.turn(Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1))
+    report = HostReport(host.host, host.fence, outcomes, release=True)
+    turned = await share.turn(Turn(reports=[report], hosts=1), skips)
     assert turned.stop == "done"
-    await partition.hand.end(partition.lease)
+    await share.hand.end(share.lease)
 
 
 def test_text_without_its_extra_is_refused_by_one_sentence(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +166,7 @@ def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
     (tmp_path / "urls.txt").write_text("".join(f"{SITE}{number}\n" for number in range(10)))
     assert shell("crawl", "--from-file", str(tmp_path / "urls.txt"), *CONTACT, "--detach").code == 0
     report = shell.document("crawls", "show", "1")
-    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["partitions"])) == ("active", 7, 1)
+    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["shares"])) == ("active", 7, 1)
 
 
 def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:
@@ -241,13 +244,11 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
     assert "`weft crawls export 1 --warc --output site.warc.gz`" in answer.lines[-1]
 
 
-async def ended_with_suspects(app: App) -> None:
+async def ended_with_suspects(app: App, skips: Sequence[Skip] = ()) -> None:
     """Fetch one of two pages; the other is skipped on suspicion."""
-    partition = await Share.of(app, await app.crawls.get(1))
-    turned = await partition.turn(
-        Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10)
-    )
-    [host] = partition.hosts
+    share = await Share.of(app, await app.crawls.get(1))
+    turned = await share.turn(Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10))
+    [host] = share.hosts
     outcomes = [
         Outcome(each.key, DONE, status=200, fetched_at=1)
         if each.url == SITE
@@ -255,11 +256,11 @@ async def ended_with_suspects(app: App) -> None:
         for each in host.urls
     ]
     skip = Skip("calendar", host_of(SITE), "/day/{number}", f"{SITE}day/9", 1, is_trap=True)
-    turned = await partition.turn(
-        Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1), [skip]
+    turned = await share.turn(
+        Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1), [skip, *skips]
     )
     assert turned.stop == "done"
-    await partition.hand.end(partition.lease)
+    await share.hand.end(share.lease)
 
 
 def test_a_crawl_that_skipped_pages_on_suspicion_says_so_first_and_exits_with_3(shell: Shell) -> None:
@@ -279,6 +280,70 @@ def test_a_crawl_that_skipped_pages_on_suspicion_says_so_first_and_exits_with_3(
     assert (shown["suspected"], shown["skips"], shown["counts"]["queued"]) == (0, [], 1)
 
 
+DROPPED = [
+    Skip("links_per_page", host_of(SITE), example=SITE, count=1_212),
+    Skip("scope", "cdn.example", example="https://cdn.example/logo.svg", count=9),
+]
+
+
+@pytest.mark.parametrize(
+    ("skips", "first", "code"),
+    [
+        (
+            DROPPED,
+            "; 1,212 links were not kept; to fetch them, start a new crawl: raise traps.links_per_page (--spec-file)",
+            3,
+        ),
+        (
+            [Skip("link_length", host_of(SITE), example=SITE, count=1)],
+            "; 1 link was not kept; no crawl can fetch them: they are longer than an address may be",
+            3,
+        ),
+        (
+            [*DROPPED, Skip("suspects", host_of(SITE), "/{number}", SITE, 2, is_trap=True)],
+            "; 1,214 links were not kept; to fetch them, start a new crawl: set traps.level to off (--traps off); "
+            "raise traps.links_per_page (--spec-file)",
+            3,
+        ),
+        (DROPPED[1:], "", 0),
+    ],
+)
+def test_a_crawl_whose_links_were_dropped_says_so_first_and_exits_with_3(
+    shell: Shell, skips: list[Skip], first: str, code: int
+) -> None:
+    shell(*BEGIN)
+    shell.act(partial(ended, skips=skips))
+    answer = shell("crawls", "follow", "1")
+    assert (answer.lines[0], answer.code) == (f"crawl 1 is done: nothing is left{first}", code)
+    shown = shell.document("crawls", "show", "1")
+    kept = [each for each in skips if each.reason != "scope"]
+    assert {each["reason"]: each["count"] for each in shown["not_kept"]} == {each.reason: each.count for each in kept}
+    assert shown["suspected"] == 0
+    assert shown["crawl"]["reason"] == "; ".join(answer.lines[0].partition(": ")[2].split("; ")[: 2 if kept else 1])
+
+
+@pytest.mark.parametrize(("depth", "code"), [(("--depth", "2"), 0), ((), 3)])
+def test_a_depth_that_somebody_chose_makes_no_crawl_incomplete(shell: Shell, depth: Sequence[str], code: int) -> None:
+    shell(*BEGIN, *depth)
+    shell.act(partial(ended, skips=[Skip("depth", host_of(SITE), example=SITE, count=7)]))
+    answer = shell("crawls", "follow", "1")
+    assert answer.code == code
+    assert ("7 links were not kept" in answer.lines[0]) == bool(code)
+
+
+def test_pages_that_are_suspected_and_links_that_were_dropped_are_told_together(shell: Shell) -> None:
+    shell(*BEGIN)
+    shell.act(partial(ended_with_suspects, skips=DROPPED))
+    answer = shell("crawls", "follow", "1")
+    assert (answer.code, answer.lines[0]) == (
+        3,
+        "crawl 1 is done: nothing is left; 1 page was skipped on suspicion of a trap; 1,212 links were not kept; "
+        "`weft crawls requeue 1 --state skipped` fetches the pages; "
+        "to fetch the links, start a new crawl: raise traps.links_per_page (--spec-file)",
+    )
+    assert "incomplete" in shell.ok("crawls", "show", "1").out
+
+
 def test_a_level_of_traps_that_there_is_not_is_refused(shell: Shell) -> None:
     answer = shell(*BEGIN, "--traps", "paranoid")
     assert (answer.code, answer.err) == (2, "--traps is 'paranoid'; it must be one of off, normal, strict\n")
@@ -286,11 +351,11 @@ def test_a_level_of_traps_that_there_is_not_is_refused(shell: Shell) -> None:
 
 async def silent(app: App) -> None:
     """Find that the host of crawl 1 does not answer, and leave it alone for an hour."""
-    partition = await Share.of(app, await app.crawls.get(1))
-    await partition.turn()
-    [host] = partition.hosts
+    share = await Share.of(app, await app.crawls.get(1))
+    await share.turn()
+    [host] = share.hosts
     report = HostReport(host.host, host.fence, next_at=now() + HOUR, state=SILENT, release=True)
-    await partition.turn(Turn(reports=[report]))
+    await share.turn(Turn(reports=[report]))
 
 
 def test_a_host_that_does_not_answer_is_told_while_one_stays_with_its_crawl(shell: Shell) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.commanding import Answer, weft
 from tests.conftest import sqlite_copy
+from tests.spiders import project
 from tests.workers.test_full_disk import fill, mounted
 from weft.cli.processes import check_data_dir
 from weft.config import Config
@@ -44,6 +45,25 @@ def test_a_read_only_disk_is_refused_in_one_sentence(disk: Path) -> None:
         assert answer.err.startswith(f"the database {disk}/old/weft.db cannot be written (Read-only file system)"), (
             command
         )
+
+
+COMMANDS = (("runs", "list"), ("runs", "submit", "--kind", "noop", "--spec", "{}"), ("deploy", "project"))
+
+
+def test_commands_tell_of_a_read_only_disk_and_of_a_full_one_in_one_sentence(disk: Path, tmp_path: Path) -> None:
+    project(tmp_path / "project")
+
+    def asked(*words: str) -> Answer:
+        return weft(*words, "--data-dir", str(disk / "old"), cwd=tmp_path)
+
+    fill(disk)
+    full = {words[:2]: asked(*words) for words in COMMANDS}
+    assert {words: (each.out, each.err.count("\n")) for words, each in full.items()} == dict.fromkeys(full, ("", 1))
+    assert all(each.code == 1 and "is full" in each.err for each in full.values()), full
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    fixed = {words[:2]: asked(*words) for words in COMMANDS}
+    assert {words: (each.out, each.err.count("\n")) for words, each in fixed.items()} == dict.fromkeys(fixed, ("", 1))
+    assert all(each.code == 78 and "Read-only file system" in each.err for each in fixed.values()), fixed
 
 
 def test_a_full_disk_is_told_in_one_sentence(disk: Path) -> None:

@@ -223,3 +223,62 @@ def test_a_run_that_a_condition_fails_is_waited_for_with_exit_1_and_its_reason_a
     assert (found["id"], found["requests"], found["marks"]) == (3, 0, ["no_requests"])
     assert "made no request" in shell.ok("runs", "list", "--mark", "no_requests").out
     assert shell("run", "things", "--success-if", "many items").code == 2
+
+
+def test_conditions_that_are_wrong_are_refused_by_one_sentence_that_names_the_option_or_the_place(
+    shell: Shell,
+) -> None:
+    answer = shell("run", "things", "--success-if", "items >= 5", "--success-if", "items <= 2")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "--success-if: items: min may not be above max (got min = 5, max = 2)\n"
+    answer = shell("run", "things", "--success-if", "errors < 1")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert answer.err.startswith("--success-if is 'errors < 1'; it must be like errors <= 0, ")
+    wrong = {"items": {"min": 5, "max": 2}}
+    task = {"name": "nightly", "project": "shop", "kind": "spider", "spec": {"spider": "x"}}
+    of_spider = {"spiders": {"x": {"success_if": wrong}}}
+    for content, place in (
+        ({"tasks": [task | {"success_if": wrong}]}, "nightly"),
+        ({"projects": {"shop": {"success_if": wrong}}}, "shop"),
+        ({"projects": {"shop": of_spider}}, "spiders[...]"),
+    ):
+        answer = shell.apply(json.dumps(content), "--yes")
+        assert (answer.code, answer.err.count("\n")) == (2, 1), answer.err
+        assert place in answer.err
+        assert "success_if.items" in answer.err
+        assert "min may not be above max (got min = 5, max = 2)" in answer.err
+    assert shell.document("tasks", "list") == []
+
+
+def test_a_condition_that_cannot_be_decided_is_told_and_leaves_the_exit_code_alone(
+    shell: Shell, tmp_path: Path
+) -> None:
+    archive = tmp_path / "shop.zip"
+    with archive.open("wb") as file:
+        pack(project(tmp_path / "code"), file)
+    shell.act(lambda app: app.projects.deploy("shop", archive, "1"))
+    shell.ok("run", "things", "--success-if", "items >= 50 % of usual")
+
+    async def executed(app: App) -> None:
+        hand = await Hand.join(app)
+        (lease,) = await hand.lease()
+        stats = {"log_count/ERROR": 1, "downloader/request_count": 1}
+        await Spider(hand, lease).send(lines([{"n": 1}]), stats=stats)
+        await hand.end(lease)
+
+    shell.act(executed)
+    lacking = (
+        "the usual number of items is missing, as fewer than 3 earlier runs of the task succeeded and counted them"
+    )
+    why = f"items >= 50 % of usual was not decided: {lacking}"
+    waited = shell("runs", "wait", "1")
+    assert (waited.code, f"{why}; with errors" in waited.out) == (0, True)
+    assert f"{why}; with errors" in shell.ok("runs", "list", "--mark", "undecided").out
+    shown = shell.ok("runs", "show", "1").out
+    assert "marks        with errors, undecided\n" in shown
+    assert f"condition    items >= 50 % of usual (of the task): not decided, found 1: {lacking}\n" in shown
+    document = shell.document("runs", "show", "1")
+    assert (document["state"], document["marks"], document["reason"]) == ("succeeded", ["errors", "undecided"], why)
+    assert document["conditions"][0]["undecided"] == "usual"
+    followed = shell("runs", "log", "1", "--follow")
+    assert (followed.code, why in followed.err) == (0, True)

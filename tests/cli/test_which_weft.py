@@ -7,8 +7,10 @@ import http.server
 import json
 import os
 import signal
+import socket
 import socketserver
 import sqlite3
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -24,10 +26,12 @@ from tests.conftest import sqlite_copy
 from tests.servers.server import free_port
 from tests.spiders import project
 from tests.waiting import eventually
+from tests.workers.packages import QuietServer
+from tests.workers.test_far_lines import certificate as own_certificate
 from weft.access.encryption import key_ids
 from weft.cli import contexts
 from weft.cli.contexts import ServerContext, StoredContexts, find, worker_target
-from weft.cli.main import main
+from weft.cli.main import COMMANDS, main
 from weft.cli.options import SharedOptions
 from weft.config import load
 from weft.errors import Invalid, Misconfigured, NotFound, NoWeft, WeftError
@@ -36,6 +40,7 @@ FAR = ServerContext("far", "https://far.example", "weft_1")
 LOCAL = "[deploy]\nurl = http://localhost:{port}/\nproject = shop\n"
 REMOTE = "[deploy]\nurl = https://shop.example:6800/\nusername = ada\npassword = ${PASSWORD}\n"
 TWO = "[deploy:test]\nurl = http://test.example\n[deploy:live]\nurl = http://live.example\n"
+SETTINGS = "[settings]\ndefault = shop.settings\n\n"
 LOGGED_IN = "[deploy]\nurl = https://FAR.example:443/\n"
 
 
@@ -197,6 +202,47 @@ def test_a_weft_that_has_ended_is_not_found(folder: Path) -> None:
         find(SharedOptions(), {}, folder)
 
 
+def test_a_note_whose_number_another_program_has_by_now_is_not_believed(folder: Path) -> None:
+    """Whether its weft lives is known by the lock on the note; a number may be anybody's after a while."""
+    with running_in(folder.parent, 6800):
+        (note,) = contexts.instances_folder().glob("*.json")
+        left = json.loads(note.read_text())
+    stale = note.with_name(f"{socket.gethostname()}-1.json")
+    stale.write_text(json.dumps(left | {"pid": 1}))
+    note.write_text(json.dumps(left))
+    with pytest.raises(NoWeft):
+        find(SharedOptions(), {}, folder)
+    with contexts.registered("up", load({"port": 6801})) as ready:
+        ready()
+        assert [each.settings["port"] for each in contexts.running_instances()] == [6801]
+        assert not stale.exists()
+    assert list(contexts.instances_folder().iterdir()) == []
+
+
+NOTES = ["", "{", "null", "[]", '{"pid": 1}', "\0" * 20, '{"command": "up", "folder": 7, "unknown": true}']
+
+
+@for_each("text", NOTES)
+def test_a_note_that_is_damaged_is_no_weft(tmp_path: Path, folder: Path, text: str) -> None:
+    with running_in(tmp_path / "a", 6800):
+        (note,) = contexts.instances_folder().glob("*.json")
+        note.write_text(text)
+        assert contexts.running_instances() == []
+
+
+def test_the_data_of_a_note_count_and_not_who_answers_on_its_port(
+    tmp_path: Path, folder: Path, sqlite_template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "a" / "weft-data"
+    data.mkdir(parents=True, mode=0o700)
+    sqlite_copy(sqlite_template, data)
+    with stranger({"*": PAGE}) as port, running_in(tmp_path / "a", port):
+        found = said(capsys, "runs", "list", "--json")
+        assert (found.code, found.document) == (0, []), found
+        (folder / "scrapy.cfg").write_text(LOCAL.format(port=port))
+        assert said(capsys, "context", "show", "--json").document["data_dir"] == str(data)
+
+
 def test_nothing_hidden_is_noted(folder: Path) -> None:
     secrets = {"WEFT_ADMIN_PASSWORD": "a long password", "WEFT_SECRET_KEY": "0" * 64, "WEFT_LIMITER": "redis://r"}
     with contexts.registered("serve", load({}, environment=secrets)) as ready:
@@ -273,14 +319,20 @@ class Stranger(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def stranger(answers: Mapping[str, tuple[int, str, bytes]]) -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+def stranger(answers: Mapping[str, tuple[int, str, bytes]], certificate: Path | None = None) -> Iterator[int]:
+    with QuietServer(("127.0.0.1", 0), Stranger) as server:
         server.answers = answers  # type: ignore[attr-defined]
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 PAGE = (200, "text/html", b"<html>hello</html>")
@@ -347,6 +399,39 @@ def test_a_url_where_something_odd_answers_is_told_in_one_sentence(
     assert sentence in refused.err
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return own_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+def test_a_url_whose_certificate_is_not_trusted_is_told_with_its_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], certificate: Path
+) -> None:
+    with stranger({"*": PAGE}, certificate) as port:
+        (folder / "scrapy.cfg").write_text(LOCAL.format(port=port).replace("http:", "https:"))
+        refused = said(capsys, "runs", "list")
+    where = f"https://localhost:{port} (url of [deploy] in {folder}/scrapy.cfg)"
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert refused.err.startswith(f"the certificate of the gateway at {where} is not trusted (")
+    assert f"`weft login https://localhost:{port} --ca-file FILE`" in refused.err
+
+
+def test_a_url_that_is_wrong_about_tls_is_told_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], certificate: Path
+) -> None:
+    with stranger({"*": PAGE}) as port:
+        (folder / "scrapy.cfg").write_text(LOCAL.format(port=port).replace("http:", "https:"))
+        refused = said(capsys, "runs", "list")
+    where = f"https://localhost:{port} (url of [deploy] in {folder}/scrapy.cfg)"
+    assert (refused.code, refused.out, refused.err.count("\n")) == (78, "", 1), refused
+    assert refused.err.startswith(f"{where} answers, but not in HTTPS (is it http://localhost:{port}?); correct it")
+    with stranger({"*": PAGE}, certificate) as port:
+        (folder / "scrapy.cfg").write_text(LOCAL.format(port=port))
+        refused = said(capsys, "runs", "list")
+    assert (refused.out, refused.err.count("\n")) == ("", 1), refused
+    assert f"http://localhost:{port} (url of [deploy] in {folder}/scrapy.cfg)" in refused.err
+
+
 def test_a_url_where_nothing_answers_is_told_with_its_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     (folder / "scrapy.cfg").write_text(LOCAL.format(port=port))
@@ -354,6 +439,78 @@ def test_a_url_where_nothing_answers_is_told_with_its_file(folder: Path, capsys:
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
     where = f"http://localhost:{port} (url of [deploy] in {folder}/scrapy.cfg)"
     assert refused.err.startswith(f"the gateway at {where} does not answer (")
+
+
+OF_NO_WEFT = {"up", "serve", "worker", "login", "context", "config", "submit", "doctor"}
+"""Commands that are a weft, choose one, speak to a queue, or tell what is wrong here."""
+SPEAKING: dict[str, tuple[str, ...]] = {
+    "run": ("prices",),
+    "crawl": ("https://shop.example",),
+    "crawls": ("list",),
+    "deploy": (),
+    "versions": ("list", "--project", "shop"),
+    "spiders": (),
+    "tasks": ("list",),
+    "runs": ("list",),
+    "items": ("prices", "--project", "shop"),
+    "datasets": ("list",),
+    "destinations": ("list", "prices", "--project", "shop"),
+    "proxies": ("list", "--project", "shop"),
+    "letters": ("list",),
+    "workers": ("list",),
+    "users": ("list",),
+    "keys": ("list",),
+    "webhooks": ("list",),
+    "shares": ("list", "--project", "shop"),
+    "top": ("--once",),
+    "secrets": ("list",),
+    "audit": ("list",),
+    "import": ("scrapyd", "--dir", "nowhere"),
+}
+
+
+HERE_ALONE = {"import": (1, "reads files of this machine, so it works on the weft of this machine alone")}
+
+
+def test_each_command_speaks_to_a_weft_or_is_known_to_speak_to_none() -> None:
+    assert SPEAKING.keys() | OF_NO_WEFT == COMMANDS.keys()
+    assert not SPEAKING.keys() & OF_NO_WEFT
+
+
+@pytest.mark.usefixtures("folder")
+@for_each("name", list(SPEAKING))
+def test_a_command_finds_the_weft_that_runs_and_makes_none_where_there_is_none(
+    tmp_path: Path, sqlite_template: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder, words = entered(tmp_path), (name, *SPEAKING[name])
+    project(folder.parent)
+    (folder.parent / "nowhere").mkdir(exist_ok=True)
+    os.chdir(folder.parent)
+    before = sorted(folder.parent.rglob("*"))
+
+    missing = said(capsys, *words)
+    assert (missing.code, missing.out) == (78, ""), missing
+    assert missing.err.startswith("no weft server found (none runs on this machine, and "), missing
+    assert missing.err.count("\n") == 1, missing
+
+    with stranger(SCRAPYD) as port:
+        (folder.parent / "scrapy.cfg").write_text(SETTINGS + LOCAL.format(port=port))
+        other = said(capsys, *words)
+        code, sentence = HERE_ALONE.get(name, (78, "answers as Scrapyd, not as weft does"))
+        assert (other.code, other.out, other.err.count("\n")) == (code, "", 1), other
+        assert sentence in other.err, other
+
+    (folder.parent / "scrapy.cfg").write_text(SETTINGS)
+    data = tmp_path / "a" / "weft-data"
+    if not data.exists():
+        data.mkdir(parents=True, mode=0o700)
+        sqlite_copy(sqlite_template, data)
+    with running_in(tmp_path / "a", 6810):
+        reached = said(capsys, *words)
+        assert "no weft server found" not in reached.err, reached
+        if words[-1] == "list":
+            assert reached.code == 0, reached
+    assert sorted(folder.parent.rglob("*")) == before
 
 
 ONE, TWO_KEYS = "0123456789abcdef" * 2 + "fedcba9876543210" * 2, "00112233445566778899aabbccddeeff"

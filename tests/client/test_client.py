@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tests.conftest import on_sqlite
+from tests.db.test_sqlite import small_disk
 from tests.runs.acting import Hand, new_run
 from weft.access.model import Role
 from weft.app import App
 from weft.client import Client, connect
 from weft.clock import seconds
-from weft.errors import ChangedMeanwhile, Conflict, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
+from weft.errors import ChangedMeanwhile, Conflict, DatabaseDown, GatewayDown, Invalid, NotAllowed, NotFound, Unknown
 from weft.runs.model import RunState
 from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task
@@ -136,6 +138,35 @@ async def test_a_gateway_that_is_away_is_told_in_one_sentence() -> None:
     async with connect("http://127.0.0.1:1", "weft_none_none") as client:
         with pytest.raises(GatewayDown, match="does not answer"):
             await client.runs.find({})
+
+
+async def test_a_run_without_a_task_is_checked_where_it_is_to_run(app: App, far: Client) -> None:
+    task = Task(name="once", project="shop", kind="noop", spec={"sleep_seconds": 0.0}, tags=("slow",), priority=3)
+    assert far.tasks.loose(task, idempotency_key="k") == app.tasks.loose(task, idempotency_key="k")
+    wrong = replace(task, spec={"sleeep_seconds": 1})
+    with pytest.raises(Invalid) as here:
+        app.tasks.loose(wrong)
+    with pytest.raises(Invalid) as there:
+        await far.runs.submit([far.tasks.loose(wrong)])
+    assert str(there.value) == str(here.value)
+
+
+async def test_crawls_of_more_than_a_page_and_runs_from_the_oldest_are_listed_as_they_are_there(
+    app: App, far: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.client.crawls.MOST_A_PAGE", 2)
+    spec = {"urls": ["http://a.example/"], "fetching": {"contact": "us@weft.example"}}
+    ids = [(await app.crawls.create("shop", spec, by="test")).id for _ in range(5)]
+    assert [each.id for each in await far.crawls.all(limit=4)] == ids[:0:-1]
+    assert [each.id for each in await far.crawls.all({"shop", "other"}, before=ids[4])] == ids[3::-1]
+    listed = await app.runs.find({}, oldest_first=True)
+    assert [run.id for run in await far.runs.find({}, oldest_first=True)] == [run.id for run in listed]
+
+
+@on_sqlite
+async def test_a_database_that_is_away_there_is_told_as_one_that_is_away_here(app: App, far: Client) -> None:
+    with small_disk(app.db), pytest.raises(DatabaseDown, match=r"^the disk of the database is full"):
+        await far.runs.submit([new_run(kind="shell", spec={"script": "#" * 60_000})])
 
 
 @pytest.mark.parametrize("url", ["weft.example", "ftp://weft.example", "https://weft.example/?a=b"])

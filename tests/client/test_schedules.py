@@ -16,14 +16,14 @@ YEARLY = Schedule(every_seconds=31_536_000, start_at=NOON, overlap="allow")
 
 async def test_a_schedule_is_set_read_and_removed_from_afar(app: App, far: Client) -> None:
     await keep(app, noop("prices", project="shop"))
-    given = await far.schedules.set("shop", "prices", YEARLY, revision=1)
+    given = await far.schedules.set("shop", "prices", YEARLY, seen=(1,))
     assert (given.revision, given.words, given.schedule.start_at) == (2, "every 365 days", iso(NOON))
     assert (await app.tasks.get("shop", "prices")).task.schedule == YEARLY
     assert await far.schedules.get("shop", "prices") == given
     with pytest.raises(ChangedMeanwhile):
-        await far.schedules.set("shop", "prices", "@daily", revision=1)
+        await far.schedules.set("shop", "prices", "@daily", seen=(1,))
     with pytest.raises(ChangedMeanwhile):
-        await far.schedules.remove("shop", "prices", revision=1)
+        await far.schedules.remove("shop", "prices", seen=(1,))
     assert (await far.schedules.pause("shop", "prices")).paused
     assert (await far.schedules.set("shop", "prices", "@daily", paused=False)).schedule.cron == "0 0 * * *"
     await far.schedules.remove("shop", "prices")

@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import get_type_hints
 
+import weft.app
 import weft.cli
 from tests.cases import for_each
 from weft.app import App
@@ -94,6 +96,49 @@ def test_what_the_client_lacks_is_found() -> None:
         "the client has no db.read",
         "the client has no runs.tick",
     ]
+
+
+OF_THE_GATEWAY = {"by", "check", "projects", "reason", "trigger"}
+"""What a gateway says itself, by the key of the caller and by what is called."""
+OF_THIS_WEFT = {"projects.deploy": {"replace"}}
+"""What nobody far away may ask for: only an import replaces a version."""
+
+
+def front_door(name: str) -> type:
+    from weft.crawls.crawls import Crawls
+    from weft.proxies.proxies import Proxies
+
+    late: dict[str, type] = {"crawls": Crawls, "proxies": Proxies}
+    return late.get(name) or get_type_hints(App, vars(weft.app))[name]
+
+
+def shared_methods() -> Iterator[str]:
+    for door, far in vars(CLIENT).items():
+        if door != "connection":
+            named = {name for name in dir(far) if not name.startswith("_") and callable(getattr(far, name))}
+            yield from (f"{door}.{name}" for name in sorted(named) if hasattr(front_door(door), name))
+
+
+def parameters(method: object) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(method).parameters  # type: ignore[arg-type]
+    return {name: each for name, each in found.items() if name != "self"}
+
+
+@for_each("name", list(shared_methods()))
+def test_a_method_of_the_client_takes_what_it_takes_here(name: str) -> None:
+    door, _, method = name.partition(".")
+    here = parameters(getattr(front_door(door), method))
+    far = parameters(getattr(type(getattr(CLIENT, door)), method))
+    said_there = OF_THE_GATEWAY | OF_THIS_WEFT.get(name, set())
+    wanted = {word: each for word, each in here.items() if word in far or word not in said_there}
+    assert [*far] == [*wanted], "the same parameters in the same order"
+    for word, each in wanted.items():
+        assert far[word].kind == each.kind, word
+        assert far[word].default == each.default or (word in OF_THE_GATEWAY and far[word].default is not each.empty)
+
+
+def test_a_difference_between_the_client_and_the_front_door_is_found() -> None:
+    assert {"tasks.loose", "tasks.apply", "runs.find", "crawls.all"} <= set(shared_methods())
 
 
 def test_the_client_has_no_front_door_of_another_name() -> None:

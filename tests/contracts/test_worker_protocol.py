@@ -228,6 +228,14 @@ async def test_an_ending_that_is_told_again_is_refused_and_changes_nothing(app: 
     assert (run.state.value, run.exit_code, run.result) == ("succeeded", 0, {"deep": [[[{"pages": 3}]]]})
 
 
+async def test_a_failure_for_good_is_not_tried_again(app: App) -> None:
+    run_id = await submit(app, retries=3)
+    hand = await Hand.join(app)
+    assert await hand.end(await hand.lease_one(), "failed", reason="no such package", permanent=True)
+    run = await app.runs.get(run_id)
+    assert (run.state.value, run.reason, run.tries) == ("failed", "no such package", 1)
+
+
 async def test_a_reason_may_hold_what_is_no_text(app: App) -> None:
     run_id = await submit(app)
     hand = await Hand.join(app)

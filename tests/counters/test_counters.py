@@ -11,6 +11,7 @@ from tests.conftest import OpenApp, SetClock
 from tests.items.scene import Spider, start
 from tests.runs.acting import Hand, rows_of, submit
 from weft.app import App
+from weft.clock import SECOND
 from weft.counters import counters, store
 from weft.counters.counters import OTHERS
 from weft.counters.store import BYTES, ERRORS, FETCH, ITEMS, MINUTE, PAGES, STATE, TEN_MINUTES, CounterIncrement, growth
@@ -38,6 +39,23 @@ async def test_what_is_stored_is_counted_in_its_minute_with_what_the_spider_says
     assert told == {ITEMS: [2, 1], PAGES: [3, 4], ERRORS: [0, 2], BYTES: [300, 400]}
     assert sum((await app.counters.recent())[TEN_MINUTES].of(PAGES)) == 7
     assert await of_last_hour(app, PAGES, {"news"}) == [0] * 60
+
+
+async def test_each_minute_of_a_project_is_one_row_for_items_pages_errors_and_bytes(app: App, clock: SetClock) -> None:
+    spider = await start(app)
+    minutes = []
+    for pages in (3, 7):
+        await crawled(spider, pages=pages, items=1, **{"log_count/ERROR": pages})
+        minutes.append(clock() - clock() % (MINUTE * SECOND))
+        clock.forward(60)
+    for _ in range(2):
+        await app.counters.fold()
+        found = {row for row in await rows_of(app, schema.counts) if row[0] == MINUTE}
+        assert {(row[1], *row[-2:]) for row in found if row[2:5] == ("shop", "", "")} == {
+            (at, metric, count)
+            for at, told in zip(minutes, ((1, 3, 3, 300), (1, 4, 4, 400)), strict=True)
+            for metric, count in zip((ITEMS, PAGES, ERRORS, BYTES), told, strict=True)
+        }
 
 
 async def test_a_delivery_that_is_repeated_counts_once(app: App) -> None:

@@ -12,7 +12,7 @@ from tests.crawls.steering import SITE, SKIPS, SPEC, TRAP, Share, a_crawl
 from tests.runs.acting import Hand
 from weft.app import App
 from weft.clock import SECOND
-from weft.crawls.autoscaler import SETTLED, CrawlAutoscaler, ScaleTarget
+from weft.crawls.autoscaler import AFTER_FAILURE, SETTLED, CrawlAutoscaler, ScaleTarget
 from weft.crawls.model import Crawl
 from weft.crawls.model import CrawlPartition as ShareOf
 from weft.crawls.store import has_active
@@ -166,6 +166,35 @@ async def test_a_crawl_whose_run_failed_rests_and_says_why(app: App, clock: SetC
     assert await spreader(app, clock).tick() == 0
     rests = await app.crawls.get(crawl.id)
     assert (rests.state, rests.reason) == ("paused", f"run {partition.run_id} cancelled: cancelled by a person")
+
+
+async def test_a_share_that_failed_for_good_is_not_queued_again_and_again(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.turn()
+    await spread_over(app, share, 5)
+    lacking = await Hand.join(app, "lacking")
+    assert await spreader(app, clock).tick() == 1
+    lease = await lacking.lease_one()
+    await lacking.end(lease, "failed", reason="keeping.text: this needs a package", permanent=True)
+    assert (await app.runs.get(lease.run_id)).state == "failed"
+    assert await spreader(app, clock).tick() == 0
+    await lacking.beat()
+    clock.now += AFTER_FAILURE - SECOND
+    assert await spreader(app, clock).tick() == 0
+    assert (await app.crawls.get(crawl.id)).state == "active"
+
+
+async def test_a_crawl_whose_only_run_failed_for_good_rests_with_its_sentence(app: App, clock: SetClock) -> None:
+    crawl = await a_crawl(app)
+    share = await Share.of(app, crawl)
+    await share.hand.end(share.lease, "failed", reason="keeping.text: this needs a package", permanent=True)
+    clock.now += SETTLED + SECOND
+    assert await spreader(app, clock).tick() == 0
+    rests = await app.crawls.get(crawl.id)
+    reason = f"run {share.run_id} failed: keeping.text: this needs a package"
+    assert (rests.state, rests.reason) == ("paused", reason)
+    assert [(each.state, each.attempt) for each in (await app.crawls.report(crawl.id)).shares] == [("failed", 1)]
 
 
 async def test_a_crawl_without_a_run_gets_one_again(app: App, clock: SetClock) -> None:

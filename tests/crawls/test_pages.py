@@ -80,6 +80,15 @@ def test_a_page_has_only_so_many_links_and_the_rest_is_counted() -> None:
     assert (len(page.links), page.links_over) == (20, 30)
 
 
+def test_links_behind_the_most_of_a_page_that_is_only_skimmed_are_counted_too() -> None:
+    html = b"".join(b"<a href=/%d>x</a>" % number for number in range(50)) + b"." * LARGE
+    page = read(html, reader(traps={"links_per_page": 20}))
+    assert (page.is_heavy, len(page.links), page.links_over) == (True, 20, 30)
+    again = b"<a href=/same>x</a>" * 25 + b"<a href=/new>x</a>" + b"." * LARGE
+    page = read(again, reader(traps={"links_per_page": 20}))
+    assert (page.links, page.links_over) == (["http://site.example/same"], 6)
+
+
 def test_what_is_no_html_is_not_parsed_as_such() -> None:
     page = read("<title>no</title><a href=/x>", content_type="image/svg+xml")
     assert (page.is_html, page.links, page.fields) == (False, [], {"content_type": "image/svg+xml"})

@@ -10,8 +10,10 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ import pytest
 from tests.cli.commanding import WEFT, Answer, answers, environment, weft
 from tests.servers.server import free_port
 from tests.waiting import eventually
-from tests.workers.packages import repacked, served, wheel
+from tests.workers.packages import Quiet, repacked, served, wheel
 
 SPIDER = """
 import scrapy, spindle
@@ -266,6 +268,75 @@ def test_variables_are_those_of_the_server_and_of_each_worker_not_of_the_shell_t
         said("run", "reads", "--worker-label", "far", "--wait")
     there = {"mill": "of the worker", "far": "of the worker"}
     assert sorted(items(), key=json.dumps) == sorted([here, there], key=json.dumps)
+
+
+JUDGES = """
+import importlib.util, scrapy, spindle
+
+class Judges(scrapy.Spider):
+    name = "judges"
+    custom_settings = {
+        "DOWNLOADER_MIDDLEWARES": {"weft.agent.proxies.ProxyMiddleware": 740},
+        "PROXY_PLAN": "ways",
+        "ROBOTSTXT_OBEY": False,
+    }
+
+    async def start(self):
+        yield scrapy.Request(self.page)
+
+    def parse(self, response):
+        has_own = importlib.util.find_spec("re2") is not None
+        yield {"status": response.status, "verdict": [name for name in self.crawler.stats.get_stats()
+               if name.startswith("weft/ways/")], "has_own": has_own}
+"""
+PLAN = """
+sites = ["127.0.0.1:*"]
+
+[[exits]]
+name = "none"
+url = "http://127.0.0.1:9"
+
+[[rules]]
+verdict = "soft_block"
+body = "(a+)+$"
+
+[[rules]]
+verdict = "empty"
+body = "a{64}!"
+"""
+"""Its first rule takes the engine of Python longer than anybody waits, on the page of ``Slow``."""
+
+
+class Slow(Quiet):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a" * 64 + b"!")
+
+
+def test_a_spider_with_packages_of_its_own_judges_pages_without_ever_hanging(
+    weft_up: Path, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    project = written(tmp_path / "judges", spider=JUDGES)
+    (project / "ways.toml").write_text(PLAN)
+
+    def said(*words: str) -> Answer:
+        done = weft(*words, "--project", "judges", cwd=project, env=variables, seconds=300)
+        assert done.code == 0, f"{done}{(weft_up / 'output').read_text()}"
+        return done
+
+    said("deploy")
+    said("proxies", "set", "ways", "ways.toml")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as site:
+        serving = threading.Thread(target=site.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            said("run", "judges", "-a", f"page=http://127.0.0.1:{site.server_port}/", "--wait")
+        finally:
+            site.shutdown()
+            serving.join()
+    (item,) = [json.loads(line) for line in said("items", "judges", "--format", "jsonl").lines]
+    assert item == {"status": 200, "verdict": ["weft/ways/empty"], "has_own": False}
 
 
 def ended_by_schedule(runs: list[dict[str, object]]) -> bool:

@@ -55,6 +55,10 @@ async def test_what_went_wrong_in_a_spider_is_marked_and_fails_it_where_that_is_
         for name, line in asked.items()
         for given in (None, parse_conditions([line]))
     ]
+    field = parse_conditions(["missing number <= 5 %"])
+    new.append(
+        NewRun(project="shop", task="empty", kind="spider", spec=RunSpec(spec={"spider": "silent"}, success_if=field))
+    )
     async with working(app):
         ids = [each.run_id for each in await app.runs.submit(new)]
 
@@ -62,7 +66,7 @@ async def test_what_went_wrong_in_a_spider_is_marked_and_fails_it_where_that_is_
             return {run_id for run_id in ids if (await app.runs.get(run_id)).state in ENDED} == set(ids)
 
         await eventually(all_ended, timeout=60)
-        runs = [await app.runs.get(run_id) for run_id in ids]
+        *runs, undecided = [await app.runs.get(run_id) for run_id in ids]
     assert [(run.state, run.marks) for run in runs[::2]] == [
         (RunState.SUCCEEDED, ("errors",)),
         (RunState.SUCCEEDED, ("finish_reason", "no_items")),
@@ -78,3 +82,9 @@ async def test_what_went_wrong_in_a_spider_is_marked_and_fails_it_where_that_is_
         ("condition", "the spider was closed with login_failed, allowed is finished"),
         ("condition", "0 requests were made, at least 1 is required"),
     ]
+    why = "missing number <= 5 % was not decided: there are no items, so no share of them is known"
+    assert (undecided.state, undecided.marks, undecided.reason) == (
+        RunState.SUCCEEDED,
+        ("no_requests", "undecided"),
+        why,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
+import warnings
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +22,10 @@ from tests.cases import for_each
 from tests.conftest import SetClock, on_sqlite
 from tests.items.yielding import Crawl, crawled
 from tests.servers import s3
+from tests.waiting import eventually
 from weft.adapters import registry
-from weft.app import App
+from weft.app import App, open_app
+from weft.config import load
 from weft.errors import BlobsDown, DestinationDown, Invalid, NotFound
 from weft.items.deliverer import Deliverer
 from weft.items.destinations import Destinations, DestinationStatus
@@ -275,8 +279,32 @@ async def test_a_folder_that_leads_out_of_the_allowed_one_is_refused(yard: Yard,
     assert progress.waiting == 2
     with pytest.raises(Invalid, match="below destinations_dir"):
         await yard.add("file:later")
-    with pytest.raises(Invalid, match="destinations_dir names a folder"):
-        await Destinations(yard.app.db, yard.clock, "").add("shop", "prices", "file:x", by="test")
+
+
+async def test_files_arrive_in_the_data_directory_wherever_weft_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.items.deliverer.LOOK_SHARE", 0)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    config = load(environment={}).config
+    assert config.data_dir == str(tmp_path / "first" / "weft-data")
+    app = await open_app(config)
+    try:
+        await crawled(app, TEAS[:2])
+        monkeypatch.chdir(tmp_path / "second")
+        await app.destinations.add("shop", "prices", "file:daily/prices", by="test")
+        for url in ("file:../prices", "file:/etc", f"file:{tmp_path}", "file:a/../../b"):
+            with pytest.raises(Invalid, match="a folder below destinations_dir"):
+                await app.destinations.add("shop", "prices", url, by="test")
+        await eventually(app.deliverer.tick)
+        await app.deliverer.rest()
+    finally:
+        await app.close()
+    arrived = list(tmp_path.rglob("*.jsonl"))
+    assert [path.parents[1] for path in arrived] == [tmp_path / "first/weft-data/destinations/daily/prices"]
+    assert list((tmp_path / "second").iterdir()) == []
 
 
 @on_sqlite
@@ -428,6 +456,30 @@ async def test_a_table_takes_any_text_and_new_columns(postgres_server: servers.S
     with psycopg.connect(url) as line:
         found = line.execute('SELECT a, b, "c""d", data FROM "odd name"').fetchall()
     assert found == [(clean, msgspec.json.encode([clean]).decode(), None, {"a": clean, "b": [clean]})]
+
+
+async def test_a_table_whose_database_refuses_the_commit_leaves_no_connection_open(
+    postgres_server: servers.Server,
+) -> None:
+    url = postgres_server.new_database()
+    table = registry.open_table(f"{url}/teas")
+    row = {"run": 1, "attempt": 1, "seq": 1, "thing": 1, "at": "2026-06-01T12:00:00.000Z"}
+    row |= {"dataset": "shop/teas", "key": "1", "revision": 1, "data": {}}
+    await table.upsert([row], {})
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'closed'; END $$"
+        )
+        line.execute(
+            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON teas DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with pytest.raises(DestinationDown, match="closed"):
+                await table.upsert([row], {})
+            gc.collect()
+    assert [str(each.message) for each in told] == []
 
 
 async def test_a_table_that_cannot_be_reached_is_down(postgres_server: servers.Server) -> None:

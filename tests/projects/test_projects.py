@@ -53,6 +53,45 @@ async def test_a_deploy_is_kept_current_and_told(app: App, clock: SetClock, tmp_
 
 
 @on_sqlite
+async def test_whoever_follows_a_deploy_is_told_its_stages_and_what_has_become_of_it(app: App, tmp_path: Path) -> None:
+    assert await app.projects.progress("shop", "good") is None
+    deploying = asyncio.create_task(app.projects.deploy("shop", archive(tmp_path), "1.0", progress="good"))
+    seen = set[str]()
+    while not deploying.done():
+        if (told := await app.projects.progress("shop", "good")) is not None:
+            seen.add(told.state)
+        await asyncio.sleep(0.001)
+    assert seen == {"running", "deployed"} or seen == {"running"}
+    good = await app.projects.progress("shop", "good")
+    assert good is not None
+    assert (good.state, good.version, good.step.text) == ("deployed", "1.0", "")
+    assert [each.stage for each in good.stages] == ["received", "checking", "importing", "keeping"]
+    assert await app.projects.progress("other", "good") is None
+
+    for name, spider, version, stages in (
+        ("broken", "1 / 0", "1.1", ["received", "checking", "importing"]),
+        ("taken", SPIDER + "#", "1.0", ["received"]),
+    ):
+        with pytest.raises((Rejected, Conflict)) as problem:
+            await app.projects.deploy("shop", archive(tmp_path, spider=spider), version, progress=name)
+        found = await app.projects.progress("shop", name)
+        assert found is not None
+        assert (found.state, found.problem, found.version) == ("failed", str(problem.value), "")
+        assert ("ZeroDivisionError" in found.traceback) == (name == "broken")
+        assert [each.stage for each in found.stages] == stages
+
+
+@on_sqlite
+@pytest.mark.usefixtures("remembered_checks")
+async def test_what_has_become_of_deploys_is_kept_of_the_newest_hundred(app: App, tmp_path: Path) -> None:
+    file = archive(tmp_path)
+    for number in range(105):
+        await app.projects.deploy("shop", file, "1.0", progress=f"p{number}")
+    kept = [number for number in range(105) if await app.projects.progress("shop", f"p{number}") is not None]
+    assert kept == list(range(5, 105))
+
+
+@on_sqlite
 @pytest.mark.usefixtures("remembered_checks")
 async def test_what_is_rejected_leaves_nothing(app: App, tmp_path: Path) -> None:
     good = await app.projects.deploy("shop", archive(tmp_path), "1.0", by="ann")

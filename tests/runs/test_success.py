@@ -161,6 +161,88 @@ async def test_fewer_items_than_usual_fail_a_run_once_it_is_known_what_is_usual(
     assert other.state is RunState.SUCCEEDED
 
 
+USUAL_MISSING = (
+    "items >= 50 % of usual was not decided: the usual number of items is missing, "
+    "as fewer than 3 earlier runs of the task succeeded and counted them"
+)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "items", "lacks", "why"),
+    [
+        ({"items": {"min_percent_of_usual": 50}}, [{"n": 1}], "usual", USUAL_MISSING),
+        (
+            {"fields": {"price": {"missing_max_percent": 5}}},
+            [],
+            "items",
+            "missing price <= 5 % was not decided: there are no items, so no share of them is known",
+        ),
+    ],
+)
+async def test_a_condition_without_a_number_to_decide_by_is_marked_and_says_which_number_is_missing(
+    app: App, conditions: Given, items: list[Given], lacks: str, why: str
+) -> None:
+    await a_version(app, "shop")
+    run = await ended(app, *items, success_if=asked(**conditions))
+    assert (run.state, run.outcome, run.reason) == (RunState.SUCCEEDED, "succeeded", why)
+    assert "undecided" in run.marks
+    assert [(each.held, each.undecided) for each in run.conditions] == [(None, lacks)]
+    [finished] = [each for each in await events_of(app, run.id) if each.kind == "run_finished"]
+    assert finished.data == {"state": "succeeded", "outcome": "succeeded", "reason": why}
+    assert [each.id for each in await app.runs.find({"mark": "undecided"})] == [run.id]
+
+
+async def test_conditions_on_counts_that_never_arrived_are_undecided(app: App) -> None:
+    await a_version(app, "shop")
+    conditions = asked(errors={"max": 0}, finish_reason="finished", fields={"price": {"missing_max_percent": 5}})
+    run_id = await submit(app, task="prices", kind="spider", spec={"spider": "prices"}, success_if=conditions)
+    hand = await Hand.join(app)
+    await hand.end(await hand.lease_one())
+    run = await app.runs.get(run_id)
+    assert (run.state, run.marks) == (RunState.SUCCEEDED, ("undecided",))
+    assert run.reason == (
+        "finish_reason = finished was not decided: the reason with which the spider closed is missing, as it never "
+        "arrived; errors <= 0 was not decided: the number of logged errors is missing, as it never arrived; "
+        "missing price <= 5 % was not decided: the number of items is missing, as it never arrived"
+    )
+
+
+async def test_what_cannot_be_decided_stands_behind_what_the_worker_says(app: App) -> None:
+    await a_version(app, "shop")
+    few = asked(items={"min_percent_of_usual": 50})
+    run = await ended(app, {"n": 1}, stats={"finish_reason": "enough"}, success_if=few)
+    assert (run.marks, run.reason) == (("finish_reason", "undecided"), f"closed: enough; {USUAL_MISSING}")
+
+
+async def test_a_run_that_fails_by_one_condition_is_not_marked_for_another_that_is_undecided(app: App) -> None:
+    await a_version(app, "shop")
+    both = asked(items={"min_percent_of_usual": 50}, pages={"min": 5})
+    run = await ended(app, {"n": 1}, success_if=both)
+    assert (run.outcome, run.marks) == ("condition", ())
+    assert run.reason == "4 pages were fetched, at least 5 are required"
+    assert [(each.held, each.undecided) for each in run.conditions] == [(None, "usual"), (False, None)]
+
+
+async def test_a_later_attempt_that_is_decided_is_no_longer_undecided(app: App) -> None:
+    await a_version(app, "shop")
+    price = asked(items={"min": 1}, fields={"price": {"missing_max_percent": 5}})
+    again = await ended(app, success_if=price, retries=1, delay_seconds=0)
+    assert [(each.held, each.undecided) for each in again.conditions] == [(False, None), (None, "items")]
+    hand = await Hand.join(app)
+    lease = await hand.lease_one()
+    await Spider(hand, lease).send(lines([{"price": 1}]), stats=GOOD)
+    await hand.end(lease)
+    run = await app.runs.get(again.id)
+    assert (run.state, run.marks, run.reason) == (RunState.SUCCEEDED, (), None)
+    assert [(each.held, each.undecided) for each in run.conditions] == [(True, None), (True, None)]
+
+
+async def test_an_attempt_that_failed_by_itself_is_not_undecided(app: App) -> None:
+    await a_version(app, "shop")
+    run = await ended(app, outcome="failed", success_if=asked(items={"min_percent_of_usual": 50}))
+    assert (run.state, run.marks, run.conditions[0].undecided) == (RunState.FAILED, (), None)
+
+
 async def test_the_narrower_condition_wins_and_leaves_the_others_alone(app: App) -> None:
     await a_version(app, "shop")
     told = {
@@ -268,6 +350,28 @@ def test_a_condition_is_written_as_it_is_read(line: str) -> None:
 def test_a_line_that_is_no_condition_is_refused_with_an_example(line: str) -> None:
     with pytest.raises(Invalid, match="it must be like errors <= 0"):
         parse_conditions([line])
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["items >= 5", "items <= 2"], "success_if: items: min may not be above max (got min = 5, max = 2)"),
+        (["items >= 101 % of usual"], "success_if is 'items >= 101 % of usual'; a percentage is from 0 to 100"),
+        (["missing a <= 200 %"], "success_if is 'missing a <= 200 %'; a percentage is from 0 to 100"),
+        (
+            ["errors <= 0", "items >= 1,000,000,000,000,001"],
+            "success_if is 'items >= 1,000,000,000,000,001'; a number is at most 1,000,000,000,000,000",
+        ),
+        (
+            [f"missing f{number} <= 1 %" for number in range(51)],
+            "success_if: fields names 51 fields; it may name 50 at most",
+        ),
+    ],
+)
+def test_lines_that_cannot_hold_are_refused_by_what_is_wrong_with_them(lines: list[str], why: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_conditions(lines)
+    assert str(refused.value) == why
 
 
 def test_what_a_condition_names_is_a_text_and_no_pattern() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ from sqlalchemy import insert
 from tests.crawls.steering import a_crawled_site
 from tests.intake.making_dead_letters import kept
 from tests.items.scene import Spider, lines
+from tests.projects.making import zipped
 from tests.runs.acting import Hand, submit
 from weft import __version__
 from weft.access.model import EVERYWHERE, Role
@@ -18,6 +22,7 @@ from weft.app import App
 from weft.clock import SECOND, Moment, now
 from weft.db import schema
 from weft.db.database import Transaction
+from weft.errors import WeftError
 from weft.projects import store
 from weft.projects.model import Argument, Code, Version
 from weft.projects.model import Spider as Deployed
@@ -67,6 +72,7 @@ async def furnish(app: App, clock: Any) -> dict[str, Any]:
     await _tasks(app)
     hand = await _join(app, "north-1", ("gpu",))
     values = await _history(app, hand, time)
+    values |= await _failed_deploy(app)
     time.to(90 * MINUTE)
     south = await _join(app, "south-2", ())
     values |= await _now(app, south, time)
@@ -95,6 +101,15 @@ async def _deploy(app: App, name: str, spiders: tuple[Deployed, ...], settings: 
         store.set_current(tx, "shop", name)
 
     await app.db.transact(work)
+
+
+async def _failed_deploy(app: App) -> dict[str, Any]:
+    """One that somebody may look back at."""
+    with tempfile.NamedTemporaryFile(suffix=".zip") as file, suppress(WeftError):
+        file.write(zipped({"readme.txt": "no project"}))
+        file.flush()
+        await app.projects.deploy("shop", Path(file.name), "1.2", by="user:ada", progress="refused")
+    return {"deploy": "refused"}
 
 
 async def _tasks(app: App) -> None:

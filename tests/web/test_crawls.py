@@ -6,6 +6,7 @@ import html
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import update
 
@@ -72,6 +73,30 @@ async def test_pages_that_were_skipped_on_suspicion_are_told_first_and_fetched_a
     await pressed(surfer, 1, "fetch_skipped")
     assert (await app.crawls.counts(1)).queued == 1
     assert "Skipped on suspicion" not in (await surfer.get("/crawls/1")).text
+
+
+async def test_links_that_were_dropped_are_told_with_what_fetches_them(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    share = await Share.of(app, await a_crawl(app))
+    skips = [
+        Skip("links_per_page", "site.example", example=SITE, count=120),
+        Skip("link_length", "site.example", example=SITE, count=12),
+        Skip("scope", "cdn.example", example=SITE, count=9),
+    ]
+    await share.fetch(pages=2)
+    assert "not kept" not in (await surfer.get("/crawls/1")).text
+    await share.turn(skips=skips)
+    page = html.unescape((await surfer.get("/crawls/1")).text)
+    assert "Links that were not kept: 132" in page
+    assert "A page has more links than are taken from one." in page
+    assert "A new crawl with a higher limit of links per page fetches them." in page
+    assert "No crawl can fetch them." in page
+    assert "--spec-file" not in page
+    told = msgspec.json.decode((await surfer.get("/crawls/1.json")).data)
+    assert [(each["reason"], each["count"]) for each in told["not_kept"]] == [
+        ("links_per_page", 120),
+        ("link_length", 12),
+    ]
 
 
 async def test_what_failed_is_not_tried_again_without_a_budget(app: App, surfer: Surfer) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import io
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 
 from tests.access.acting import PASSWORD
 from tests.conftest import OpenApp, SetClock, on_sqlite
 from tests.projects.making import SPIDER, a_version, project, zipped
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_SECONDS, eventually
 from tests.web.browser import Browser, browsing
 from tests.web.surfing import Shown, Surfer, surfing
+from tests.workers.packages import Quiet, QuietServer
 from weft.access.model import EVERYWHERE, Role
 from weft.app import App
 from weft.tasks.model import ProjectSettings
@@ -228,6 +234,135 @@ async def test_a_refused_archive_stays_chosen_in_a_browser_and_the_next_one_is_d
         assert "Version 7 is deployed" in await browser.text()
         assert [each for each in browser.complaints if "422" not in each] == []
     assert await names(app) == ["7"]
+
+
+WHEEL = "spindle-2.0-py3-none-any.whl"
+
+
+class SlowIndex(Quiet):
+    """An index that has a package, which it takes back once it is let go."""
+
+    def do_GET(self) -> None:
+        if self.path.endswith(".whl"):
+            self.server.gate.wait(PATIENCE_SECONDS)  # type: ignore[attr-defined]
+            self.send_error(404)
+            return
+        page = f'<a href="/{WHEEL}">{WHEEL}</a>'.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Installations stand still until this is set, and then fail."""
+    for name in [*os.environ]:
+        if name.startswith("PIP_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with QuietServer(("127.0.0.1", 0), SlowIndex) as server:
+        server.gate = gate = threading.Event()  # type: ignore[attr-defined]
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
+        yield gate
+        gate.set()
+        server.shutdown()
+        serving.join()
+
+
+NEEDY = zipped(project() | {"requirements.txt": "spindle==2.0\n"})
+
+
+async def test_the_steps_of_a_deploy_are_shown_while_it_goes_on_and_what_has_become_of_it(
+    app: App, surfer: Surfer, held: threading.Event
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    page = "/projects/shop/deploys/" + "0a" * 8
+    before = await surfer.get(page)
+    assert "Its archive has not arrived yet" in before.text
+    assert "data-live" in before.text
+    deploying = asyncio.create_task(uploaded(surfer, NEEDY, progress="0a" * 8))
+    text = await eventually(lambda: shows(surfer, page, "collecting spindle==2.0 (package 1)"))
+    assert in_order(text, "The archive has arrived", "Unpacking and checking", "Installing its requirements")
+    assert 'aria-current="step"' in text
+    told: Any = msgspec.json.decode((await surfer.get(page + ".json")).data)
+    assert (told["state"], [each["stage"] for each in told["stages"]]) == (
+        "running",
+        ["received", "checking", "installing"],
+    )
+    assert told["stages"][-1]["values"] == {"package": "spindle==2.0", "number": "1"}
+    held.set()
+    assert (await deploying).status == 422
+    after = await surfer.get(page)
+    assert "its requirements cannot be installed" in after.text
+    assert "404 Client Error" in after.text
+    assert 'aria-current="step"' not in after.text
+    assert "Installing its requirements" in after.text
+
+    await uploaded(surfer, zipped(project()), progress="0b" * 8, version="2")
+    done = await surfer.get("/projects/shop/deploys/" + "0b" * 8)
+    assert in_order(done.text, "Importing the code", "Keeping the version", "Version 2 is deployed")
+    assert 'href="/projects/shop/versions/2"' in done.text
+    assert "Installing" not in done.text
+    await uploaded(surfer, zipped(project(spider="1 / 0 # <b>")), progress="0c" * 8, version="3")
+    failed = await surfer.get("/projects/shop/deploys/" + "0c" * 8)
+    assert "its code cannot be imported" in failed.text
+    assert "1 / 0 # &lt;b&gt;" in failed.text
+
+
+async def test_who_is_no_developer_is_not_told_how_far_a_deploy_is(app: App, surfer: Surfer) -> None:
+    await surfer.log_in(grants={"shop": Role.OPERATOR})
+    assert (await surfer.get("/projects/shop/deploys/" + "0a" * 8)).status == 403
+
+
+async def test_a_browser_shows_the_steps_in_the_form_and_on_a_page_of_their_own(
+    app: App, surfer: Surfer, tmp_path: Path, held: threading.Event
+) -> None:
+    await app.users.create("ada", PASSWORD, DEVELOPER)
+    file = tmp_path / "needy.zip"
+    file.write_bytes(NEEDY)
+    async with browsing() as browser, browsing() as other:
+        await entered(browser, surfer, "/projects/shop/deploy")
+        page = await browser.run("document.querySelector('.card a[target]').getAttribute('href')")
+        await entered(other, surfer, page)
+        assert "No such deploy is known here" in await other.text()
+        await choose(browser, file)
+        await browser.run("document.querySelector('[data-upload] button').click()")
+        for each in (browser, other):
+            await eventually(lambda each=each: seen(each, "collecting spindle==2.0"))  # type: ignore[misc]
+            assert await each.run("document.querySelectorAll('.deploy-steps li').length") == 3
+        held.set()
+        for each in (browser, other):
+            await eventually(lambda each=each: seen(each, "its requirements cannot be installed"))  # type: ignore[misc]
+        assert await browser.run("document.querySelector('[data-progress]').hidden")
+        assert await browser.run("document.querySelector('.card a[target]').getAttribute('href')") != page
+        assert [each for each in [*browser.complaints, *other.complaints] if "422" not in each] == []
+
+
+async def shows(surfer: Surfer, page: str, text: str) -> str:
+    """The page, once it has the text."""
+    found = html.unescape((await surfer.get(page)).text)
+    return found if text in found else ""
+
+
+async def seen(browser: Browser, text: str) -> bool:
+    return text in await browser.text()
+
+
+async def entered(browser: Browser, surfer: Surfer, page: str) -> None:
+    await browser.open(f"{surfer.address}/login?next={page}")
+    await browser.type("#name", "ada")
+    await browser.type("#password", PASSWORD)
+    await browser.press("main button")
+
+
+def in_order(text: str, *parts: str) -> bool:
+    places = [text.find(part) for part in parts]
+    return -1 not in places and places == sorted(places)
 
 
 async def choose(browser: Browser, file: Path) -> None:

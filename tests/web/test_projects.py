@@ -193,6 +193,14 @@ async def test_conditions_of_a_project_and_its_spiders_are_set_by_its_form(app: 
     wrong = await surfer.send("/projects/shop/settings", page.fields | {"spiders": "prices items >= 10"})
     assert wrong.status == 422
     assert 'id="spiders-error"' in wrong.text
+    for field, lines in (
+        ("spiders", "prices: items >= 5\nprices: items <= 2"),
+        ("success_if", "items >= 5\nitems <= 2"),
+    ):
+        wrong = await surfer.send("/projects/shop/settings", page.fields | {field: lines})
+        assert wrong.status == 422
+        assert re.findall(r'id="(\w+)-error"', wrong.text) == [field]
+        assert "min may not be above max (got min = 5, max = 2)" in html.unescape(wrong.text)
     assert await app.tasks.settings("shop") == found
 
 

@@ -85,6 +85,25 @@ async def test_the_history_of_a_spider_shows_its_marks_and_conditions(
     assert f'id="run-{run_id}"' not in (await surfer.get("/runs?mark=errors")).text
 
 
+async def test_a_condition_that_cannot_be_decided_is_flagged_in_every_list_and_says_why(
+    app: App, surfer: Surfer, clock: SetClock
+) -> None:
+    await surfer.log_in(grants=DEVELOPER)
+    await a_version(app, "shop")
+    fine = await crawled(app, clock, 3)
+    settings = ProjectSettings(success_if=parse_conditions(["items >= 50 % of usual"]))
+    await app.tasks.configure("shop", settings)
+    run_id = await crawled(app, clock, 3)
+    for address in (PAGE, "/runs", "/runs?mark=undecided"):
+        page = await surfer.get(address)
+        assert "undecided</span>" in page.text, address
+        assert "the usual number of items is missing" in page.text, address
+    assert f'id="run-{fine}"' not in (await surfer.get("/runs?mark=undecided")).text
+    run = await surfer.get(f"/runs/{run_id}")
+    assert "undecided</span>" in run.text
+    assert "not decided: fewer than 3 earlier runs of the task succeeded" in run.text
+
+
 async def test_a_run_that_made_no_request_is_flagged_in_every_list(app: App, surfer: Surfer, clock: SetClock) -> None:
     await surfer.log_in(grants=DEVELOPER)
     await a_version(app, "shop")

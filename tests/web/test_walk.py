@@ -76,6 +76,7 @@ EXAMPLES: dict[str, list[str]] = {
     "/projects/{project}/versions": ["/projects/shop/versions"],
     "/projects/{project}/versions/{version}": ["/projects/shop/versions/1.1"],
     "/projects/{project}/deploy": ["/projects/shop/deploy"],
+    "/projects/{project}/deploys/{deploy}": ["/projects/shop/deploys/{deploy}", "/projects/shop/deploys/unknown"],
     "/projects/{project}/spiders/{spider:path}": ["/projects/shop/spiders/prices"],
     "/projects/{project}/spiders/{spider:path}/run": ["/projects/shop/spiders/prices/run"],
     "/projects/{project}/guest-links": ["/projects/shop/guest-links"],

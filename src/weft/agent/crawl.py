@@ -10,7 +10,7 @@ from typing import Any
 
 import scrapy.crawler
 
-from . import engine, limits, proxies, records, run_settings, sandbox, scheduler
+from . import engine, limits, patterns, proxies, records, run_settings, sandbox, scheduler
 from .learning import Known
 from .project import Project, enter_environment, in_environment, lend_loader, open_project
 from .results import Harvest
@@ -57,6 +57,7 @@ def crawl(order: Order, warm: Known | Project | None, place: RunFolder) -> BaseE
     records.take_over(PIPE, order.spider, order.run_id)
     lend_loader(project.loader)
     engine.call_start_requests(spider)
+    patterns.found_in(order.pattern_engine)
     process = process_for(order, project.settings, spider)
     crawler = process.create_crawler(spider)
     harvest = Harvest(crawler, place, order, reached)

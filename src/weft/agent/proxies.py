@@ -9,14 +9,9 @@ from typing import Any
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest
 
+from . import patterns
 from .hosts import host_of
 from .worker_channel import WayLine
-
-try:
-    import re2 as re  # Linear in the text. An environment of a project may lack it; then its own run alone may hang.
-except ImportError:
-    import re
-
 
 TIERS = ("cheap", "dear")
 BLOCKS = ("soft_block", "hard_block")
@@ -136,10 +131,10 @@ def _is_so(rule: dict[str, Any], status: int, headers: Any, body: bytes) -> bool
     if rule.get("shorter_than") and len(body) >= rule["shorter_than"]:
         return False
     if rule.get("header"):
-        values = [value.decode("latin-1") for value in headers.getlist(rule["header"])]
-        if not any(re.search(rule.get("matches", ""), value) for value in values):
+        values = [value.decode("latin-1").encode() for value in headers.getlist(rule["header"])]
+        if not any(patterns.is_in(rule.get("matches", ""), value) for value in values):
             return False
-    return not rule.get("body") or bool(re.search(rule["body"], body[:LOOKED_AT].decode("utf-8", "replace")))
+    return not rule.get("body") or patterns.is_in(rule["body"], body[:LOOKED_AT])
 
 
 WAY = "weft_way"
@@ -150,6 +145,7 @@ PLAIN_REFUSALS = (429, 503)
 
 class ProxyMiddleware:
     def __init__(self, crawler: Any) -> None:
+        patterns.load()
         self._line, self._stats = WayLine.of(crawler), crawler.stats
         self._plan = crawler.settings.get("PROXY_PLAN") or ""
         self._most_tries = crawler.settings.getint("PROXY_TRIES", 4)

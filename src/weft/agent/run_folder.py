@@ -41,6 +41,8 @@ class Order:
     """Whether the run is rather not started than with less."""
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
+    pattern_engine: str = ""
+    """The folder of weft's own package ``re2``."""
     jobdir: str | None = None
     frontier: bool = False
     """Whether it takes its requests from where other runs do; where not, the project's settings decide."""

@@ -15,7 +15,14 @@ import typer
 from weft.cli.output import ago, answer, duration_text, escaped, fields, note, span, table
 from weft.clock import SECOND, Moment, now
 from weft.crawler.messages import ACTIVE, FINISHED
-from weft.crawler.reasons import describe_reason, host_problem, is_abandoned, skipped_on_suspicion
+from weft.crawler.reasons import (
+    describe_reason,
+    host_problem,
+    how_to_fetch,
+    is_abandoned,
+    links_not_kept,
+    skipped_on_suspicion,
+)
 
 if TYPE_CHECKING:
     from weft.app import App
@@ -101,7 +108,7 @@ SHOWN_TRAPS = 5
 UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 INTERRUPTED = 130
 INCOMPLETE = 3
-"""Done, but pages were skipped on suspicion of a trap."""
+"""Done, but pages were skipped on suspicion of a trap, or links to them were not kept."""
 
 
 class InterruptSignal:
@@ -241,7 +248,7 @@ def progress_text(report: CrawlReport, rate: float) -> str:
 
 def report_end(context: Any, report: CrawlReport) -> None:
     """What a crawl has brought and where that is. Exits with 1 where it did not end well, with 3 where pages were
-    skipped on suspicion."""
+    skipped on suspicion or links were not kept."""
     from weft.operations.crawls import report_document
 
     answer(context, report_document(report), lambda: summary(report))
@@ -253,7 +260,7 @@ def report_end(context: Any, report: CrawlReport) -> None:
         note(f"`weft crawls resume {crawl.id}` resumes it")
     if crawl.state != FINISHED or not report.counts.done:
         raise typer.Exit(1)
-    if report.suspected:
+    if report.suspected or report.not_kept:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -262,7 +269,7 @@ def summary(report: CrawlReport) -> str:
     why = f": {escaped(crawl.reason)}" if crawl.reason else ""
     rate = f" ({report.pages_per_second:.1f}/s)" if report.pages_per_second else ""
     lines = [
-        f"crawl {crawl.id} is {crawl.state}{why}{_suspicion(report)}",
+        f"crawl {crawl.id} is {crawl.state}{why}{_incomplete(report)}",
         f"{plural(counts.done, 'page')} in {duration_text(crawl.created_at, crawl.ended_at)}{rate}, "
         f"{plural(counts.failed, 'error')}, {size_text(counts.size)}, {plural(counts.hosts, 'host')}",
     ]
@@ -280,14 +287,20 @@ def summary(report: CrawlReport) -> str:
     return "\n".join(lines)
 
 
-def _suspicion(report: CrawlReport) -> str:
-    """That pages are missing on suspicion, unless it was told already, and how to fetch them."""
-    if not report.suspected:
-        return ""
-    told, crawl = skipped_on_suspicion(report.suspected), report.crawl
-    return (
-        f"{'' if told in crawl.reason else f'; {told}'}; `weft crawls requeue {crawl.id} --state skipped` fetches them"
-    )
+def _incomplete(report: CrawlReport) -> str:
+    """That pages are missing, as far as the reason does not say it, and how to fetch them."""
+    crawl, dropped = report.crawl, report.not_kept
+    told, remedies = [], []
+    if report.suspected:
+        told.append(skipped_on_suspicion(report.suspected))
+        what = "the pages" if dropped else "them"
+        remedies.append(f"`weft crawls requeue {crawl.id} --state skipped` fetches {what}")
+    if dropped:
+        told.append(links_not_kept(sum(each.count for each in dropped)))
+        what = "the links" if report.suspected else "them"
+        remedies.append(how_to_fetch((each.reason for each in dropped), what))
+    new = [each for each in told if each not in crawl.reason]
+    return "".join(f"; {each}" for each in (*new, *remedies))
 
 
 def report_text(report: CrawlReport, troubles: Sequence[str] = ()) -> str:
@@ -299,7 +312,7 @@ def report_text(report: CrawlReport, troubles: Sequence[str] = ()) -> str:
             ("crawl", f"{crawl.id}, {crawl.project}/{crawl.name}"),
             ("state", crawl.state),
             ("why", crawl.reason),
-            ("incomplete", _suspicion(report).removeprefix("; ") or None),
+            ("incomplete", _incomplete(report).removeprefix("; ") or None),
             ("begins at", tuple(crawl.spec.urls[:5])),
             ("pages", f"{counts.done:,} done, {counts.failed:,} failed, {counts.skipped:,} skipped"),
             ("waiting", f"{counts.queued:,} queued, {counts.leased:,} being fetched"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli.output import clipped, duration_text, escaped, note, span
 from weft.logs.records import LogParser, LogRecord, LogTextRenderer
 from weft.runs.model import ENDED, UNLEASED, Run
+from weft.runs.success import undecided_text
 
 if TYPE_CHECKING:
     from weft.app import App
@@ -77,6 +78,8 @@ async def ending_lines(app: App, run: Run) -> list[str]:
         lines.append("it made no request")
     if "finish_reason" in run.marks:
         lines.append(f"its spider was closed with {run.finish_reason}, not finished")
+    if "undecided" in run.marks:
+        lines.append(undecided_text(run.conditions))
     return [escaped(line) for line in (*lines, *(f"unusual: {mark}" for mark in drift_texts(told)))]
 
 

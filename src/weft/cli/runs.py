@@ -20,8 +20,8 @@ from weft.logs.search import LogQuery
 from weft.patterns import compiled
 from weft.redaction import masked_together
 from weft.runs.model import Attempt, Run
-from weft.runs.success import RunCondition
-from weft.runs.success_text import condition_line, found_text
+from weft.runs.success import RunCondition, condition_line, missing_number_text
+from weft.runs.success_text import found_text
 
 if TYPE_CHECKING:
     from weft.app import App
@@ -50,8 +50,11 @@ MARK_TEXTS = {
     "finish_reason": "not finished",
     "no_requests": "made no request",
     "no_items": "stored no item",
+    "undecided": "undecided",
 }
 """What does not look like success, in words."""
+TOLD_BY_REASON = ("finish_reason", "undecided")
+"""Marks that the reason of a run says more about."""
 
 
 def runs_table(runs: Sequence[Run], *, empty: str = NO_RUNS) -> str:
@@ -61,13 +64,15 @@ def runs_table(runs: Sequence[Run], *, empty: str = NO_RUNS) -> str:
 def _run_row(run: Run) -> tuple[object, ...]:
     name = f"{run.project}/{run.task}"
     times = (ago(run.started_at), duration_text(run.started_at, run.finished_at))
-    why = run.reason or _marks_text(run)
+    why = "; ".join(
+        text for text in (run.reason, _marks_text(run, without=TOLD_BY_REASON if run.reason else ())) if text
+    )
     counts = (run.items, run.pages, run.errors, run.warnings)
     return (run.id, name, state_text(run), *times, *counts, run.attempt or "-", run.worker, why)
 
 
-def _marks_text(run: Run) -> str | None:
-    return ", ".join(MARK_TEXTS.get(mark, mark) for mark in run.marks) or None
+def _marks_text(run: Run, *, without: Sequence[str] = ()) -> str | None:
+    return ", ".join(MARK_TEXTS.get(mark, mark) for mark in run.marks if mark not in without) or None
 
 
 def state_text(run: Run) -> str:
@@ -135,7 +140,8 @@ def _condition(each: RunCondition) -> str:
     """The condition, who has set it, and what became of it."""
     held = {True: "held", False: "did not hold", None: "not decided"}[each.held]
     found = f", found {found_text(each)}" if each.found is not None else ""
-    return f"{condition_line(each)} (of the {each.of}): {held}{found}"
+    lacking = f": {missing_number_text(each)}" if each.undecided is not None else ""
+    return f"{condition_line(each)} (of the {each.of}): {held}{found}{lacking}"
 
 
 def _not_before(run: Run) -> str | None:
@@ -197,7 +203,7 @@ def _group_times(each: ErrorGroup) -> str:
 app = typer.Typer(cls=WeftGroup, no_args_is_help=True, add_completion=False, help="List, inspect and control runs.")
 
 STATES = ("queued", "paused", "running", "succeeded", "failed", "cancelled")
-MARKS = ("errors", "finish_reason", "no_requests", "no_items")
+MARKS = ("errors", "finish_reason", "no_requests", "no_items", "undecided")
 LARGEST_ID = 2**63 - 1
 
 run_number = whole("the number of a run", 1, LARGEST_ID)

@@ -19,7 +19,7 @@ from weft.errors import NOT_SHOWN, Invalid, NotFound
 if TYPE_CHECKING:
     from weft.app import App
     from weft.ports import Message, MessageSink, Reply
-    from weft.runs.model import NewRun, Run, Submitted
+    from weft.runs.model import Run, Submitted
 
 Priority = Annotated[
     int | None,
@@ -89,7 +89,10 @@ def submit(
     warn_of_secrets(definition["spec"])
 
     async def queue(weft: App) -> Submitted:
-        return (await weft.runs.submit([new_run(definition, idempotency_key)]))[0]
+        from weft.tasks.taskfile import task_from
+
+        run = weft.tasks.loose(task_from(definition, "the run"), idempotency_key=idempotency_key)
+        return (await weft.runs.submit([run]))[0]
 
     queue_and_stay(context, queue, wait=wait, follow=follow)
 
@@ -141,19 +144,6 @@ def read_object(what: str, text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Invalid(what, text, "it must be a JSON object")
     return value
-
-
-def new_run(definition: dict[str, Any], key: str | None) -> NewRun:
-    """The run as a task of this definition would make it, checked by its executor."""
-    from msgspec.structs import replace
-
-    from weft.runs.model import Trigger
-    from weft.tasks import taskfile
-    from weft.worker_setup import check_spec
-
-    task = taskfile.task_from(definition, "the run")
-    check_spec(task.kind, task.spec)
-    return replace(task.new_run(0, Trigger.MANUAL, idempotency_key=key), task_id=None)
 
 
 def run(
@@ -228,10 +218,13 @@ def run(
     warn_of_secrets(spec)
 
     async def queue(weft: App) -> Submitted:
+        from weft.tasks.taskfile import task_from
+
         definition["project"] = options_of(context).project or await _project_of(weft, spider)
         key = idempotency_key
         keys = [key and (f"{key}-{number}" if number else key) for number in range(spread or 1)]
-        first, *others = await weft.runs.submit([new_run(definition, each) for each in keys])
+        task = task_from(definition, "the run")
+        first, *others = await weft.runs.submit([weft.tasks.loose(task, idempotency_key=each) for each in keys])
         if others:
             note(f"it shares its frontier with run {', '.join(str(other.run_id) for other in others)}")
         return first

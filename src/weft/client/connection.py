@@ -70,9 +70,12 @@ class Connection:
             if not _is_weft(status, answer):
                 _, told = await self._first("/daemonstatus.json", {})
                 as_scrapyd = b'"node_name"' in told
-        except GatewayUntrusted:
-            raise
+        except GatewayUntrusted as problem:
+            raise GatewayUntrusted(where, problem.why, f"`weft login {self.url} --ca-file FILE`") from problem
         except GatewayDown as problem:
+            if isinstance(problem.__cause__, aiohttp.ClientConnectorSSLError):
+                plain = self.url.replace("https:", "http:", 1)
+                raise Misconfigured(f"{where} answers, but not in HTTPS (is it {plain}?); {CORRECT}") from problem
             if isinstance(problem.__cause__, aiohttp.ClientResponseError):
                 raise Misconfigured(f"{where} answers, but not in HTTP; {CORRECT}") from problem
             if isinstance(problem.__cause__, aiohttp.ClientPayloadError):
@@ -210,9 +213,10 @@ class Connection:
             told = msgspec.json.decode(content, type=Told)
         except (msgspec.DecodeError, RecursionError):
             told = Told()
-        if not told.code or status >= 500:
+        kind = KINDS.get(told.code)
+        if not told.code or (kind is None and status >= 500):
             return GatewayDown(self.url, told.detail or f"status {status}")
-        kind = KINDS.get(told.code, WeftError)
+        kind = kind or WeftError
         error = kind.__new__(kind)
         Exception.__init__(error, told.detail)  # the sentence was made where the error was
         if isinstance(error, errors.Rejected):

@@ -28,6 +28,8 @@ from weft.operations.crawls import (
 from weft.operations.paging import Page, encode_cursor
 from weft.ports import Counts, Known, KnownHost
 
+MOST_A_PAGE = 100
+
 T = TypeVar("T")
 
 
@@ -57,25 +59,36 @@ class RemoteCrawls:
         *,
         state: str | None = None,
         name: str | None = None,
+        run_id: int | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> list[Crawl]:
-        query = {"project": next(iter(projects), None) if projects else None, "state": state, "name": name}
-        after = None if before is None else encode_cursor(before)
-        return [_crawl(each) for each in await self._page(**query, after=after, limit=limit)]
+        query = {"state": state, "name": name, "run_id": run_id}
+        return [_crawl(each) for each in await self._found(projects, before=before, limit=limit, **query)]
 
     async def counted(
         self, projects: Collection[str] | None = None, *, state: str | None = None, limit: int = 50
     ) -> list[tuple[Crawl, Counts | None]]:
         """Crawls, newest first, and the counts of each; None where its URLs are in another frontier."""
-        query = {"project": next(iter(projects), None) if projects else None, "state": state}
-        found = await self._page(**query, limit=limit)
+        found = await self._found(projects, state=state, limit=limit)
         return [(_crawl(each), None if each.counts is None else _counts(each.counts)) for each in found]
 
-    async def _page(self, *, limit: int, **query: Any) -> Sequence[CrawlDocument]:
-        page = await self._connection.get(Page[CrawlDocument], "crawls", **query, limit=min(limit, 100))
-        items: Sequence[CrawlDocument] = page.items
-        return items
+    async def _found(
+        self, projects: Collection[str] | None, *, before: int | None = None, limit: int, **query: Any
+    ) -> Sequence[CrawlDocument]:
+        """Crawls, newest first, of one project, several or all."""
+        found: list[CrawlDocument] = []
+        query["project"] = next(iter(projects)) if projects is not None and len(projects) == 1 else None
+        after = None if before is None else encode_cursor(before)
+        while len(found) < limit:
+            page = await self._connection.get(
+                Page[CrawlDocument], "crawls", **query, after=after, limit=min(limit, MOST_A_PAGE)
+            )
+            found += [each for each in page.items if projects is None or each.project in projects]
+            after = page.next
+            if after is None:
+                break
+        return found[:limit]
 
     async def get(self, crawl_id: int) -> Crawl:
         return (await self.report(crawl_id)).crawl

@@ -10,7 +10,7 @@ import msgspec
 from weft.client.connection import Connection
 from weft.client.values import at
 from weft.clock import iso
-from weft.items.datasets import NEWEST, DatasetCounts, RecordFilter, RecordPage
+from weft.items.datasets import MOST_REVISIONS, NEWEST, NEWEST_REVISION, SAMPLE, DatasetCounts, RecordFilter, RecordPage
 from weft.items.items import BEGIN, PAGE, Cursor, ItemPage
 from weft.items.model import AttemptStats, Dataset, DatasetRecord, FieldFilter, Item, ItemQuery, RecordRevision
 from weft.items.schemas import FieldSummary
@@ -74,7 +74,7 @@ class RemoteDatasets:
 
     async def counts(self, project: str, name: str) -> DatasetCounts:
         found = await self._connection.get(DatasetDocument, "datasets", project, name)
-        return DatasetCounts(found.records or 0, found.items or 0)
+        return DatasetCounts(found.things or 0, found.items or 0)
 
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
@@ -82,7 +82,7 @@ class RemoteDatasets:
         body = {"key_fields": list(key_fields), "schema": schema}
         return _dataset(await self._connection.call("PUT", ("datasets", project, name), DatasetDocument, body=body))
 
-    async def records(
+    async def things(
         self, project: str, name: str, wanted: RecordFilter | None = None, *, below: int = NEWEST, limit: int = 50
     ) -> RecordPage:
         wanted = wanted or RecordFilter()
@@ -90,15 +90,18 @@ class RemoteDatasets:
         times = ("first_seen_after", "first_seen_before", "last_seen_after", "last_seen_before")
         query |= {each: iso(getattr(wanted, each)) for each in times} | _conditions(wanted.where)
         query |= {"after": None if below == NEWEST else encode_cursor(below), "limit": min(limit, MOST_A_PAGE)}
-        found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "records", **query)
-        return RecordPage([_record(each) for each in found.items], decode_number(found.next))
+        found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "things", **query)
+        return RecordPage([_thing(each) for each in found.items], decode_number(found.next))
 
-    async def record(self, project: str, name: str, record_id: int) -> tuple[DatasetRecord, list[RecordRevision]]:
-        found = await self._connection.get(RecordHistoryDocument, "datasets", project, name, "records", record_id)
-        return _record(found.record), [RecordRevision(**_fields(each)) for each in found.revisions]
+    async def thing(
+        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
+    ) -> tuple[DatasetRecord, list[RecordRevision]]:
+        path = ("datasets", project, name, "things", thing_id)
+        found = await self._connection.get(RecordHistoryDocument, *path, below=below, limit=limit)
+        return _thing(found.thing), [RecordRevision(**_fields(each)) for each in found.looks]
 
-    async def fields(self, project: str, name: str) -> FieldSummary:
-        found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields")
+    async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> FieldSummary:
+        found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields", sample=sample)
         fields = {
             each.name: {"present": each.present, "filled": each.filled, "types": each.types} for each in found.fields
         }
@@ -135,7 +138,7 @@ def _dataset(document: DatasetDocument) -> Dataset:
     )
 
 
-def _record(document: RecordDocument) -> DatasetRecord:
+def _thing(document: RecordDocument) -> DatasetRecord:
     return DatasetRecord(**_without_problem(document))
 
 

@@ -11,7 +11,7 @@ from weft.access.audit import AuditEntry, AuditVerification
 from weft.access.secrets import Secret
 from weft.client.connection import Connection
 from weft.client.values import at
-from weft.clock import Moment
+from weft.clock import Moment, iso
 from weft.errors import Conflict
 from weft.operations.paging import Page
 
@@ -46,11 +46,17 @@ class RemoteAudit:
         self._connection = connection
 
     async def find(
-        self, where: Mapping[str, str], *, before: int | None = None, refused: bool | None = None, limit: int = 50
+        self,
+        where: Mapping[str, str],
+        *,
+        before: int | None = None,
+        since: Moment | None = None,
+        refused: bool | None = None,
+        limit: int = 50,
     ) -> list[AuditEntry]:
         """Entries whose fields are so, newest first, from the one before a number on."""
         found: list[AuditEntry] = []
-        async for entry in self._newest_first(where, refused):
+        async for entry in self._newest_first(where, since=since, refused=refused):
             if before is None or entry.id < before:
                 found.append(entry)
             if len(found) >= limit:
@@ -65,8 +71,10 @@ class RemoteAudit:
         told = await self._connection.get(dict[str, Any], "audit", "verify")
         return AuditVerification(told["entries"], told["digest"], told["broken"], told["why"])
 
-    async def _newest_first(self, where: Mapping[str, str], refused: bool | None = None) -> AsyncIterator[AuditEntry]:
-        after, query = None, {**where, "refused": refused, "limit": MOST_A_PAGE}
+    async def _newest_first(
+        self, where: Mapping[str, str], *, since: Moment | None = None, refused: bool | None = None
+    ) -> AsyncIterator[AuditEntry]:
+        after, query = None, {**where, "since": iso(since), "refused": refused, "limit": MOST_A_PAGE}
         while True:
             page = await self._connection.get(Page[dict[str, Any]], "audit", after=after, **query)
             for document in page.items:

@@ -55,8 +55,9 @@ class RemoteKeys:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def all(self) -> list[Key]:
-        return [_key(each) for each in await _pages(self._connection, KeyDocument, "keys")]
+    async def all(self, kind: str | None = None) -> list[Key]:
+        found = [_key(each) for each in await _pages(self._connection, KeyDocument, "keys")]
+        return [each for each in found if kind in (None, each.kind)]
 
     async def create(
         self,

@@ -9,6 +9,7 @@ import msgspec
 
 from weft.client.connection import Connection
 from weft.client.values import at
+from weft.errors import NotFound
 from weft.operations.paging import Page
 from weft.operations.versions import DeployStepDocument, ProjectSpiderDocument, SpiderDocument, VersionDocument
 from weft.projects.deploy_progress import DeployStep
@@ -44,7 +45,13 @@ class RemoteProjects:
         page = await self._connection.get(Page[VersionDocument], "projects", project, "versions")
         return [_version(each) for each in page.items]
 
-    async def get(self, project: str, version: str) -> Version:
+    async def get(self, project: str, version: str | None = None) -> Version:
+        """One version, or the current one."""
+        if version is None:
+            current = [each for each in await self.versions(project) if each.is_current]
+            if not current:
+                raise NotFound("deployed version", f"of project {project}; `weft deploy` makes one")
+            version = current[0].code.version
         return _version(await self._connection.get(VersionDocument, "projects", project, "versions", version))
 
     async def spiders(self, project: str, version: str | None = None) -> tuple[Spider, ...]:

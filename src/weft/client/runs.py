@@ -34,13 +34,17 @@ class RemoteRuns:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def find(self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50) -> list[Run]:
-        """Runs newest first. ``where`` may name whatever the API can filter by (``listing.FILTERS``)."""
+    async def find(
+        self, where: Mapping[str, Any], *, before: int | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> list[Run]:
+        """Runs newest first, or oldest first and then from after ``before`` on. ``where`` may name whatever the API can
+        filter by (``listing.FILTERS``)."""
         found: list[Run] = []
+        asked = {**where, "sort": "id" if oldest_first else "-id"}
         after = None if before is None else encode_cursor(before)
         while len(found) < limit:
             kind = Page[RunDocument]
-            page = await self._connection.get(kind, "runs", **where, after=after, limit=min(limit, MOST_A_PAGE))
+            page = await self._connection.get(kind, "runs", **asked, after=after, limit=min(limit, MOST_A_PAGE))
             found += [run_of(each) for each in page.items]
             after = page.next
             if after is None:

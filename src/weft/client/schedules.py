@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -35,30 +36,30 @@ class RemoteSchedules:
             if after is None:
                 return found
 
-    async def get(self, project: str, task: str) -> ScheduledDocument:
+    async def get(self, project: str, name: str) -> ScheduledDocument:
         """The schedule of a task, with its newest ticks."""
-        return await self._call("GET", project, task)
+        return await self._call("GET", project, name)
 
     async def set(
         self,
         project: str,
-        task: str,
+        name: str,
         schedule: Schedule | str,
         *,
         paused: bool | None = None,
-        revision: int | None = None,
+        seen: Collection[int] | None = None,
     ) -> ScheduledDocument:
-        """Give a task this schedule, if it is still at ``revision``; without ``paused`` it stays as paused as it is."""
+        """Give a task this schedule, if its revision is in ``seen``; without ``paused`` it stays as paused as it is."""
         told = {} if paused is None else {"paused": paused}
         body = {"schedule": schedule if isinstance(schedule, str) else schedule_body(schedule)} | told
-        return await self._call("PUT", project, task, body=body, headers=_if_match(revision))
+        return await self._call("PUT", project, name, body=body, headers=if_match(seen))
 
-    async def remove(self, project: str, task: str, *, revision: int | None = None) -> None:
-        """Take the schedule from a task, if it is still at ``revision``; the task stays."""
-        await self._connection.call("DELETE", ("schedules", project, task), None, headers=_if_match(revision))
+    async def remove(self, project: str, name: str, *, seen: Collection[int] | None = None) -> None:
+        """Take the schedule from a task, if its revision is in ``seen``; the task stays."""
+        await self._connection.call("DELETE", ("schedules", project, name), None, headers=if_match(seen))
 
-    async def pause(self, project: str, task: str, *, paused: bool = True) -> ScheduledDocument:
-        return await self._call("POST", project, task, "pause" if paused else "resume")
+    async def pause(self, project: str, name: str, *, paused: bool = True) -> ScheduledDocument:
+        return await self._call("POST", project, name, "pause" if paused else "resume")
 
     async def _call(self, method: str, *path: str, **sent: Any) -> ScheduledDocument:
         told: ScheduledDocument = await self._connection.call(method, ("schedules", *path), ScheduledDocument, **sent)
@@ -71,5 +72,5 @@ def schedule_body(schedule: Schedule) -> dict[str, Any]:
     return fields | {name: iso(fields[name]) for name in ("once_at", "start_at") if fields.get(name)}
 
 
-def _if_match(revision: int | None) -> dict[str, str]:
-    return {} if revision is None else {"If-Match": f'"{revision}"'}
+def if_match(seen: Collection[int] | None) -> dict[str, str]:
+    return {} if seen is None else {"If-Match": ", ".join(f'"{revision}"' for revision in seen)}

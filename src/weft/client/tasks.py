@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from weft.client.connection import Connection
-from weft.client.schedules import schedule_body
+from weft.client.schedules import if_match, schedule_body
 from weft.client.values import at, change_of, stored_of
 from weft.clock import Moment, iso
-from weft.operations.paging import Page
+from weft.operations.paging import Page, encode_cursor
 from weft.operations.tasks import TaskChangeDocument, TaskDocument, TickDocument
-from weft.runs.model import Submitted
+from weft.runs.model import NewRun, Submitted, Trigger
 from weft.tasks.changes import DesiredState, TaskChange
 from weft.tasks.model import Task
 from weft.tasks.store import StoredTask
@@ -60,10 +60,10 @@ class RemoteTasks:
     async def get(self, project: str, name: str) -> StoredTask:
         return stored_of(await self._connection.get(TaskDocument, "tasks", project, name))
 
-    async def ticks(self, stored: StoredTask, limit: int = 20) -> list[Tick]:
+    async def ticks(self, stored: StoredTask, limit: int = 20, *, before: Moment | None = None) -> list[Tick]:
         """What came of the newest ticks of a task's schedule."""
-        task = stored.task
-        page = await self._connection.get(Page[TickDocument], "tasks", task.project, task.name, "ticks", limit=limit)
+        path, after = ("tasks", stored.task.project, stored.task.name, "ticks"), before and encode_cursor(before)
+        page = await self._connection.get(Page[TickDocument], *path, limit=limit, after=after)
         return [Tick(at(each.fire_at), each.outcome, each.run_id, at(each.at)) for each in page.items]
 
     async def rehearse(self, wanted: DesiredState, *, prune: bool = False) -> list[TaskChange]:
@@ -94,7 +94,7 @@ class RemoteTasks:
 
         One that is to be ``new`` must not be there.
         """
-        path, headers = ("tasks", task.project, task.name), _if_match(seen)
+        path, headers = ("tasks", task.project, task.name), if_match(seen)
         if new:
             self._connection.forget(*path)
             headers |= {"If-None-Match": "*"}
@@ -103,7 +103,11 @@ class RemoteTasks:
 
     async def delete(self, project: str, name: str, *, seen: Collection[int] | None = None) -> None:
         """Delete a task, if its revision is in ``seen``, or that which this client has read if none is given."""
-        await self._connection.call("DELETE", ("tasks", project, name), None, headers=_if_match(seen))
+        await self._connection.call("DELETE", ("tasks", project, name), None, headers=if_match(seen))
+
+    def loose(self, task: Task, **fields: Any) -> NewRun:
+        """A run that belongs to no stored task; the gateway checks it when it is submitted."""
+        return msgspec.structs.replace(task.new_run(0, Trigger.MANUAL, **fields), task_id=None)
 
     async def start(self, project: str, name: str, params: Mapping[str, Any] | None = None, **fields: Any) -> Submitted:
         """Queue a run of the task now; ``fields`` may hold priority, idempotency_key, correlation_id, not_before."""
@@ -125,10 +129,6 @@ class RemoteTasks:
         found = await self._connection.post(Backfilled, "tasks", project, name, "backfill", body=body)
         run_ids: list[int] = found.run_ids
         return run_ids
-
-
-def _if_match(seen: Collection[int] | None) -> dict[str, str]:
-    return {} if seen is None else {"If-Match": ", ".join(f'"{revision}"' for revision in seen)}
 
 
 def _body(task: Task) -> dict[str, Any]:

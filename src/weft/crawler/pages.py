@@ -58,6 +58,8 @@ class SkimmedPage:
     title: str
     base: str
     hrefs: list[str]
+    more: int = 0
+    """How many links may stand behind those."""
 
 
 def exceeds_parse_limits(body: bytes) -> bool:
@@ -78,12 +80,14 @@ def exceeds_parse_limits(body: bytes) -> bool:
 def skim(body: bytes, most_links: int) -> SkimmedPage:
     title, base = _TITLE.search(body), _BASE.search(body)
     hrefs: list[str] = []
+    more = 0
     for tag in _TAG.finditer(body):
         if href := _href(tag[1]):
-            hrefs.append(href)
-            if len(hrefs) > most_links:
+            if len(hrefs) == most_links:
+                more = 1 + sum(body.count(opened, tag.end()) for opened in (b"<a ", b"<A "))
                 break
-    return SkimmedPage(_text(title[1]) if title else "", _href(base[1]) if base else "", hrefs)
+            hrefs.append(href)
+    return SkimmedPage(_text(title[1]) if title else "", _href(base[1]) if base else "", hrefs, more)
 
 
 def _is_in_long_tag(body: bytes, place: int) -> bool:
@@ -216,9 +220,12 @@ class ParsedPage:
     title: str = ""
     leads: dict[str, int] = field(default_factory=dict)
     """Where its links lead: canonical, in order, with their keys; without those that are not to be followed."""
-    links_over: int = 0
-    """How many were left out, because a page may have only so many."""
-    links_too_long: int = 0
+    leads_over: dict[str, int] = field(default_factory=dict)
+    """The same of those that were left out, because a page may have only so many."""
+    leads_too_long: dict[str, int] = field(default_factory=dict)
+    """And of those that are longer than an address may be."""
+    links_unread: int = 0
+    """How many were not even read: nobody knows where they lead."""
     links_nofollow: int = 0
     """How many are marked nofollow and left out, where the crawl minds."""
     nofollow: bool = False
@@ -241,6 +248,10 @@ class ParsedPage:
     @property
     def links(self) -> list[str]:
         return list(self.leads)
+
+    @property
+    def links_over(self) -> int:
+        return len(self.leads_over) + self.links_unread
 
     def item(self, fetched_at: int, *, with_links: bool = True) -> dict[str, Any]:
         """What is stored of it."""
@@ -306,6 +317,7 @@ class PageReader:
     def _skim(self, page: ParsedPage, utf8: bytes) -> None:
         skimmed = skim(utf8, self._most_links)
         page.is_heavy, page.title = True, " ".join(skimmed.title.split())[:LONGEST_TITLE]
+        page.links_unread = skimmed.more
         self._lead(page, skimmed.base, skimmed.hrefs)
 
     def _lead(self, page: ParsedPage, base: str, hrefs: list[str]) -> None:
@@ -314,12 +326,11 @@ class PageReader:
             where = next(iter(self.spelling.resolve(where, [base])), where)
         leads = self.links.lead(where, hrefs)
         if len(leads) > self._most_links:
-            page.links_over = len(leads) - self._most_links
+            page.leads_over = dict(islice(leads.items(), self._most_links, None))
             leads = dict(islice(leads.items(), self._most_links))
         if leads and len(max(leads, key=len)) > LONGEST_URL:
-            kept = {url: key for url, key in leads.items() if len(url) <= LONGEST_URL}
-            page.links_too_long = len(leads) - len(kept)
-            leads = kept
+            page.leads_too_long = {url: key for url, key in leads.items() if len(url) > LONGEST_URL}
+            leads = {url: key for url, key in leads.items() if len(url) <= LONGEST_URL}
         page.leads = leads
 
 

@@ -35,6 +35,7 @@ REASONS = {
     "unchanged": "it has not changed since the last visit",
     "sitemap": "it is a sitemap, whose addresses were taken",
     "sitemap_host": "a sitemap of another host names it",
+    "sitemap_limit": "a sitemap lists more addresses, or leads through more sitemaps, than are taken",
     "item_too_large": "what is kept of it would be too large for an item",
     "fields_missing": "it lacks a field that the crawl requires",
     "parser": "a parser would take too long with it, so that only its title and links were read",
@@ -67,6 +68,15 @@ TRAPS = frozenset(("url_length", "segments", "repeats", "pattern", "calendar", "
 """Those that speak of the site and not of one address."""
 SUSPECTED = TRAPS - {"suspects"} | {"soft_404"}
 """Skipped on suspicion of a trap: the frontier has each of these addresses, and can put it back in line."""
+NOT_KEPT = {
+    "suspects": "set traps.level to off (--traps off)",
+    "links_per_page": "raise traps.links_per_page (--spec-file)",
+    "sitemap_limit": "name the other sitemaps or addresses yourself (--sitemap, --from-file)",
+    "depth": "begin at the deepest pages that were fetched",
+    "link_length": "",
+}
+"""Limits that nobody set for a crawl, by which links of it were dropped: no frontier has them, so nothing can put them
+in line. With what a new crawl must do to fetch them; empty: no crawl can."""
 COUNTED_REASONS = {
     SKIPPED: SUSPECTED | {"robots", "crawl_delay", "noindex", "canonical", "fields_missing"},
     FAILED: frozenset(
@@ -97,6 +107,20 @@ def describe_reason(reason: str, **gaps: object) -> str:
 def skipped_on_suspicion(count: int) -> str:
     """That pages are missing because they may be a part of a trap."""
     return f"{count:,} {'page was' if count == 1 else 'pages were'} skipped on suspicion of a trap"
+
+
+def links_not_kept(count: int) -> str:
+    """That pages may be missing because links to them were dropped."""
+    return f"{count:,} {'link was' if count == 1 else 'links were'} not kept"
+
+
+def how_to_fetch(reasons: Iterable[str], links: str = "them") -> str:
+    """How links that were not kept for these reasons are fetched all the same."""
+    dropped = set(reasons)
+    remedies = [remedy for reason, remedy in NOT_KEPT.items() if reason in dropped and remedy]
+    if not remedies:
+        return f"no crawl can fetch {links}: they are longer than an address may be"
+    return f"to fetch {links}, start a new crawl: {'; '.join(remedies)}"
 
 
 LONGEST_PROBLEM = 200

@@ -46,6 +46,10 @@ class SeenUrls:
         self.places[place] = key
         return True
 
+    def knows(self, key: int) -> bool:
+        """Whether this address was met, as far as is remembered."""
+        return self.places[key & self.mask] == key
+
 
 MOST_BYTES = 16 << 20
 MOST_FOUND = 50_000

@@ -6,9 +6,11 @@ addresses does not count.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from xml.parsers import expat
 
@@ -19,6 +21,7 @@ DEEPEST = 3
 _CHUNK = 64 << 10
 _ENTRIES = frozenset(("url", "sitemap", "item", "entry"))
 _ADDRESSES = frozenset(("loc", "link"))
+_CLOSED = re.compile(rb"</(?:[A-Za-z0-9_.-]{1,20}:)?(?:url|sitemap|item|entry)\s{0,9}>", re.ASCII)
 _DATES = frozenset(("lastmod", "pubDate", "updated"))
 
 
@@ -31,35 +34,46 @@ class SitemapEntry:
     is_sitemap: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SitemapListing:
+    """What a sitemap lists, as far as it is read."""
+
+    entries: list[SitemapEntry]
+    over: int = 0
+    """How many more there are beyond what is read, at least."""
+
+
 class _Enough(Exception):
     """Nothing more of this document counts."""
 
 
-def read(body: bytes) -> list[SitemapEntry]:
+def read(body: bytes) -> SitemapListing:
     """What a sitemap lists, as far as it can be read."""
-    data = _unzipped(body) if body[:2] == b"\x1f\x8b" else body[:LARGEST]
+    data, is_cut = _unzipped(body) if body[:2] == b"\x1f\x8b" else (body[:LARGEST], len(body) > LARGEST)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"<":
-        return _Reading().of(data)
-    return list(_lines(data))
+        reading = _Reading()
+        entries = reading.of(data)
+        over = sum(1 for _ in _CLOSED.finditer(data, reading.ended_at)) if len(entries) >= MOST else 0
+    else:
+        urls = _urls(data)
+        entries, over = [SitemapEntry(url) for url in islice(urls, MOST)], sum(1 for _ in urls)
+    return SitemapListing(entries, max(over, int(is_cut)))
 
 
-def _unzipped(body: bytes) -> bytes:
+def _unzipped(body: bytes) -> tuple[bytes, bool]:
+    """As much as may be read, and whether there is more."""
     inflate = zlib.decompressobj(wbits=31)
     try:
-        return inflate.decompress(body, LARGEST)
+        return inflate.decompress(body, LARGEST), bool(inflate.unconsumed_tail)
     except zlib.error:
-        return b""
+        return b"", False
 
 
-def _lines(data: bytes) -> Iterator[SitemapEntry]:
-    count = 0
+def _urls(data: bytes) -> Iterator[str]:
     for line in data.decode("utf-8-sig", "replace").splitlines():
         url = line.strip()
         if url.startswith(("http://", "https://")):
-            yield SitemapEntry(url)
-            count += 1
-            if count >= MOST:
-                return
+            yield url
 
 
 class _Reading:
@@ -70,9 +84,12 @@ class _Reading:
         self._entry = self._field = ""
         self._url = self._lastmod = ""
         self._text: list[str] = []
+        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self.ended_at = 0
+        """Behind the last entry that was read."""
 
     def of(self, data: bytes) -> list[SitemapEntry]:
-        parser = expat.ParserCreate(namespace_separator=" ")
+        parser = self._parser
         parser.StartElementHandler, parser.EndElementHandler = self._starts, self._ends
         parser.CharacterDataHandler = self._says
         parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = _refuse
@@ -114,6 +131,7 @@ class _Reading:
             self._entries.append(SitemapEntry(self._url, self._lastmod, self._entry == "sitemap"))
         self._entry = ""
         if len(self._entries) >= MOST:
+            self.ended_at = self._parser.CurrentByteIndex + 1
             raise _Enough
 
 

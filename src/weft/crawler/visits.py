@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -17,7 +17,7 @@ from weft.crawler.messages import NO_METADATA, UrlMetadata, url_metadata
 from weft.crawler.pages import PageReader, ParsedPage
 from weft.crawler.politeness import retry_after
 from weft.crawler.reasons import SUSPECTED, TRAPS
-from weft.crawler.reporter import PendingReport
+from weft.crawler.reporter import PendingReport, SeenUrls
 from weft.crawler.scope import ScopeFilter
 from weft.crawler.similarity import missing_url
 from weft.crawler.stats import CrawlStats
@@ -88,6 +88,10 @@ LOWEST_PRIORITY = -1_000
 """The priority of what is suspected: it is only put aside, and that hurries least."""
 MOST_SUSPECTS = 100_000
 """Of one process; what is suspected besides is counted and not kept."""
+DROPPED_SLOTS = 1 << 16
+"""Half a megabyte of them."""
+MOST_DROPPED_CHECKED = 20_000
+"""Of so many dropped links of a page it is known whether they belong to the crawl; the rest is taken to."""
 
 
 @dataclass(slots=True)
@@ -102,6 +106,8 @@ class Visits:
     traps: TrapDetector
     warc: WarcWriter | None
     _suspects: int = 0
+    _dropped: SeenUrls = field(default_factory=lambda: SeenUrls(DROPPED_SLOTS))
+    """Links that a limit drops and that were counted."""
 
     def arrived(self, held: HeldHost, given: Given, exchange: Exchange) -> None:
         """There was an answer."""
@@ -252,14 +258,15 @@ class Visits:
         spec, pending, depth = self.spec, self.pending, given.depth + 1
         if not spec.follow:
             return
-        left_out = (("parser", page.is_heavy), ("links_per_page", page.links_over), ("nofollow", page.links_nofollow))
-        for reason, count in left_out:
+        for reason, count in (("parser", page.is_heavy), ("nofollow", page.links_nofollow)):
             if count:
                 pending.skip(reason, page.url, count=int(count))
-        if page.links_too_long:
-            pending.skip("link_length", page.url, count=page.links_too_long)
         if spec.scope.nofollow and page.nofollow:
             return
+        if page.links_unread:
+            pending.skip("links_per_page", page.url, count=page.links_unread)
+        self._drop("links_per_page", page.leads_over, page.url, depth)
+        self._drop("link_length", page.leads_too_long, page.url, depth)
         places, mask, out_of_scope, suspects = (
             pending.met.places,
             pending.met.mask,
@@ -281,6 +288,21 @@ class Visits:
                 pending.find(key, url, depth, given.key)
                 if spec.tier == "discover":
                     pending.feed.append(url)
+
+    def _drop(self, reason: str, leads: dict[str, int], found_on: str, depth: int) -> None:
+        """Count links that a limit drops, each once: those that would belong to the crawl, and that nobody has met.
+        Patterns take their time, so not all links of an endless page are held against the scope."""
+        met, looked_at, dropped = self.pending.met, 0, 0
+        for url, key in leads.items():
+            if met.knows(key) or not self._dropped.meets(key):
+                continue
+            looked_at += 1
+            if looked_at <= MOST_DROPPED_CHECKED and (out := self.scope.refuses(url, depth)):
+                self.pending.skip(out, url)
+            else:
+                dropped += 1
+        if dropped:
+            self.pending.skip(reason, found_on, count=dropped)
 
     def found(self, given: Given, url: str, depth: int, carries: UrlMetadata = NO_METADATA, priority: int = 0) -> None:
         """An address that a page names besides its links, or a sitemap lists."""
@@ -334,7 +356,9 @@ class Visits:
         if not 200 <= exchange.status < 300:
             return Outcome(given.key, FAILED, f"status_{exchange.status}", exchange.status, fetched_at=at)
         listed, host = sitemaps.read(exchange.body), host_of(given.url)
-        for entry in listed:
+        if listed.over:
+            self.pending.skip("sitemap_limit", given.url, count=listed.over)
+        for entry in listed.entries:
             url = self.reader.spelling.canonical(entry.url)
             if url is None:
                 continue
@@ -344,6 +368,8 @@ class Visits:
                 self.found(given, url, given.depth, UrlMetadata(lastmod=lastmod(entry.lastmod)))
             elif carries.sitemap < sitemaps.DEEPEST:
                 self.found(given, url, given.depth, UrlMetadata(sitemap=carries.sitemap + 1), REDIRECT_FIRST)
+            else:
+                self.pending.skip("sitemap_limit", url)
         return self._visited(given, exchange, carries, at, "", changed=None, reason="sitemap")
 
     def _visited(

@@ -16,10 +16,10 @@ from weft.access.secrets import Secrets
 from weft.clock import SECOND, Clock, Moment
 from weft.crawl_spec import PAGE_KEY, CrawlSpec
 from weft.crawler.messages import ACTIVE, FINISHED, PAUSED, CrawlTurn, CrawlTurnReply
-from weft.crawler.reasons import skipped_on_suspicion
+from weft.crawler.reasons import links_not_kept, skipped_on_suspicion
 from weft.crawler.steady_clock import clock_offset, shifted_turn
 from weft.crawls import lifecycle, store
-from weft.crawls.model import IN_DATABASE, Crawl, is_spider_crawl
+from weft.crawls.model import IN_DATABASE, Crawl, is_spider_crawl, not_kept, suspected_count
 from weft.crawls.project_scope import turn_of_code, turn_of_project, turned_for, without_states
 from weft.db.database import Database, Transaction
 from weft.errors import FrontierLost, Invalid, LeaseLost
@@ -81,7 +81,7 @@ class CrawlCoordinator:
                 lambda tx: store.count_skips(tx, crawl.id, asked.skips, partition.holder, asked.number)
             )
         if not stop and _is_over(crawl, turn, turned):
-            stop, reason = FINISHED, await self._with_suspects(crawl, await self._why_over(crawl))
+            stop, reason = FINISHED, await self._with_missing(crawl, await self._why_over(crawl))
             await self._end(crawl, reason)
         hungry = await self._others_hungry(crawl, asked, turned)
         failure = await lifecycle.why_no_pages(self._frontier, crawl) if stop == FINISHED else ""
@@ -175,7 +175,7 @@ class CrawlCoordinator:
             return crawl.state, crawl.reason
         reason = await self._spent(crawl)
         if reason:
-            reason = await self._with_suspects(crawl, reason)
+            reason = await self._with_missing(crawl, reason)
             await self._end(crawl, reason)
             return FINISHED, reason
         return "", ""
@@ -190,10 +190,15 @@ class CrawlCoordinator:
             )
         return lifecycle.time_used_up(crawl, at)
 
-    async def _with_suspects(self, crawl: Crawl, reason: str) -> str:
-        """Why it is over, and that pages are missing on suspicion."""
-        count = await self._db.read(lambda tx: store.count_suspected(tx, crawl.id))
-        return f"{reason}; {skipped_on_suspicion(count)}" if count else reason
+    async def _with_missing(self, crawl: Crawl, reason: str) -> str:
+        """Why it is over, and that pages are missing: on suspicion, or because links to them were dropped."""
+        skips = await self._db.read(lambda tx: store.skip_sums(tx, crawl.id))
+        parts = [reason]
+        if suspected := suspected_count(skips):
+            parts.append(skipped_on_suspicion(suspected))
+        if dropped := sum(each.count for each in not_kept(skips, crawl.spec)):
+            parts.append(links_not_kept(dropped))
+        return "; ".join(parts)
 
     async def _why_over(self, crawl: Crawl) -> str:
         """In words: that all is done, that nothing came of it, or that the pages which it may have are used up."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from weft.clock import Moment
-from weft.crawl_spec import CrawlSpec
+from weft.crawl_spec import CrawlSpec, ScopeSpec
 from weft.crawler.messages import ACTIVE, Skip
-from weft.crawler.reasons import SUSPECTED
+from weft.crawler.reasons import NOT_KEPT, SUSPECTED
 from weft.ports import Counts
 
 IN_DATABASE = "the database"
@@ -65,6 +65,18 @@ class SkipTotal:
     count: int
 
 
+def suspected_count(skips: Iterable[SkipTotal]) -> int:
+    """Addresses that were skipped on suspicion of a trap, and can be put back in line."""
+    return sum(each.count for each in skips if each.reason in SUSPECTED)
+
+
+def not_kept(skips: Iterable[SkipTotal], spec: CrawlSpec) -> list[SkipTotal]:
+    """Links that were dropped by limits that nobody has set, so that pages may be missing. A depth that somebody chose
+    leaves out what it should."""
+    chosen = {"depth"} if spec.scope.depth != ScopeSpec().depth else set()
+    return [each for each in skips if each.reason in NOT_KEPT.keys() - chosen]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputSpan:
     """How fast a crawl was for a while."""
@@ -92,7 +104,12 @@ class CrawlReport:
     @property
     def suspected(self) -> int:
         """Addresses that were skipped on suspicion of a trap, and can be put back in line."""
-        return sum(each.count for each in self.skips if each.reason in SUSPECTED)
+        return suspected_count(self.skips)
+
+    @property
+    def not_kept(self) -> list[SkipTotal]:
+        """Links that were dropped by limits that nobody has set; only another crawl can fetch them."""
+        return not_kept(self.skips, self.crawl.spec)
 
     @property
     def left(self) -> int:

@@ -13,7 +13,7 @@ from sqlalchemy import Select, bindparam, delete, func, insert, select, update
 from weft.clock import Moment
 from weft.crawl_spec import CrawlSpec
 from weft.crawler.messages import ACTIVE, PAUSED, Skip
-from weft.crawler.reasons import COUNTED_REASONS, SUSPECTED
+from weft.crawler.reasons import COUNTED_REASONS
 from weft.crawls.model import LAST_TURN, Crawl, CrawlPartition, SkipTotal, is_spider_crawl
 from weft.db import schema
 from weft.db.bulk import insert_missing
@@ -307,11 +307,6 @@ def skip_sums(tx: Transaction, crawl_id: int) -> list[SkipTotal]:
     return [
         SkipTotal(reason=row[0], count=int(row[1])) for row in tx.rows(query.order_by(total.desc(), skips.c.reason))
     ]
-
-
-def count_suspected(tx: Transaction, crawl_id: int) -> int:
-    """How many addresses were skipped on suspicion of a trap and are not back in line."""
-    return sum(each.count for each in skip_sums(tx, crawl_id) if each.reason in SUSPECTED)
 
 
 def forget_skips(tx: Transaction, crawl_id: int, state: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from weft import crawl_spec
 from weft.access.model import NAME
 from weft.address_guard import Guard, RefusedAddress
-from weft.crawl_spec import CrawlSpec, OutputSpec
+from weft.crawl_spec import CrawlSpec
 from weft.crawler.messages import CrawlPolicy
 from weft.crawler.reasons import describe_reason
 from weft.errors import NOT_SHOWN, Invalid
@@ -38,25 +37,11 @@ def check_environment(read: CrawlSpec, policy: CrawlPolicy) -> None:
     for field, urls in (("urls", read.urls), ("sitemaps", read.sitemaps)):
         for url in urls:
             check_address(field, url, guard)
-    check_extras(read.keeping)
+    crawl_spec.check_extras(read.keeping)
     if read.keeping.fields:
         from weft.crawler.fields import check_fields  # lxml costs 10 MB
 
         check_fields(read.keeping.fields)
-
-
-def check_extras(keeping: OutputSpec) -> None:
-    """Refuse what only an extra can read out of pages, where it is not installed: each run of the crawl would fail."""
-    wanted = {"text": keeping.text, "markdown": keeping.markdown}
-    wanted |= {f"fields.{name}": bool(rule.jsonpath) for name, rule in keeping.fields.items()}
-    for name, is_wanted in wanted.items():
-        package = "jsonpath_rfc9535" if name.startswith("fields.") else "turbohtml"
-        if is_wanted and find_spec(package) is None:
-            raise Invalid(
-                f"keeping.{name}",
-                NOT_SHOWN,
-                "this needs a package that is not installed: pip install 'weft[text]' where weft and its workers run",
-            )
 
 
 def check_contact(contact: str) -> None:

@@ -14,7 +14,7 @@ from weft.clock import iso, seconds
 from weft.crawl_spec import BudgetSpec, CrawlSpec, FetchingSpec
 from weft.crawler import reasons
 from weft.crawler.messages import Skip
-from weft.crawler.reasons import describe_reason
+from weft.crawler.reasons import NOT_KEPT, describe_reason
 from weft.crawls.model import IN_DATABASE, Crawl, CrawlPartition, CrawlReport, SkipTotal, ThroughputSpan, UrlExplanation
 from weft.errors import Invalid
 from weft.operations.operation import EXAMPLE_TIME, Call, Operations, Time, copied
@@ -98,6 +98,16 @@ class SkipDocument(msgspec.Struct, frozen=True, kw_only=True):
     is_trap: bool
 
 
+class DroppedLinksDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Links that a limit dropped, so that pages may be missing; nothing of them is in the frontier."""
+
+    reason: str
+    sentence: str
+    count: int
+    remedy: str
+    """What a new crawl must do to fetch them; empty: no crawl can."""
+
+
 class CrawlReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A crawl and how it is getting on."""
 
@@ -113,6 +123,9 @@ class CrawlReportDocument(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[CrawlPartitionDocument]
     suspected: int
     """Pages that were skipped on suspicion of a trap; requeue with the state skipped fetches them."""
+    not_kept: list[DroppedLinksDocument]
+    """Links that were dropped by limits that nobody set for this crawl. Where there are any, or some are suspected, a
+    crawl that is done is incomplete."""
     skips: list[SkipCountDocument]
     traps: list[SkipDocument]
 
@@ -211,6 +224,15 @@ def report_document(report: CrawlReport) -> CrawlReportDocument:
         seconds_left=report.seconds_left,
         partitions=[partition_document(each) for each in report.partitions],
         suspected=report.suspected,
+        not_kept=[
+            DroppedLinksDocument(
+                reason=each.reason,
+                sentence=describe_reason(each.reason),
+                count=each.count,
+                remedy=NOT_KEPT[each.reason],
+            )
+            for each in report.not_kept
+        ],
         skips=[
             SkipCountDocument(reason=each.reason, sentence=describe_reason(each.reason), count=each.count)
             for each in report.skips

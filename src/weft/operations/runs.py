@@ -29,7 +29,7 @@ from weft.runs.model import (
     Submitted,
     Trigger,
 )
-from weft.runs.success import RunCondition, RunMark, SuccessConditions
+from weft.runs.success import MissingNumber, RunCondition, RunMark, SuccessConditions
 from weft.tasks.model import Task, check_label
 from weft.tasks.schedule import LAST_MOMENT
 from weft.tasks.tasks import TaskStart
@@ -102,7 +102,10 @@ class ConditionResult(msgspec.Struct, frozen=True, kw_only=True):
     usual: float | None
     """What the count is compared with, where it is compared with what is usual."""
     held: bool | None
-    """Null before the end, and where there was nothing to decide by."""
+    """Null before the end, and where a number to decide by is missing."""
+    undecided: MissingNumber | None
+    """The number that is missing at the end: count (it never arrived), items (there are none, so no share of them is
+    known) or usual (too few runs of the task succeeded); null where it was decided."""
 
 
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +146,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     """With which its spider closed."""
     marks: tuple[str, ...]
-    """What does not look like success, of a run that succeeded: errors, finish_reason, no_requests, no_items."""
+    """What does not look like success, of a run that succeeded: errors, finish_reason, no_requests, no_items,
+    undecided (a condition could not be decided, and the reason says for want of which number)."""
     conditions: list[ConditionResult]
     """What must hold for it to succeed; empty where nothing must."""
     attempts: list[AttemptDocument] | msgspec.UnsetType = msgspec.UNSET

@@ -15,7 +15,9 @@ from weft.clock import iso
 from weft.operations.operation import Call, Operations
 from weft.operations.paging import Limit, Page, PageCursor, decode_names, encode_cursor
 from weft.operations.problems import RequestRefused
+from weft.projects.deploy_progress import DeployState
 from weft.projects.model import SourceWarning, Spider, Version, VersionChange, VersionDiff
+from weft.redaction import redacted
 
 
 class ArgumentDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +83,38 @@ class VersionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a look at its source has found; empty in a brief list."""
 
 
+class DeployStageDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a deploy."""
+
+    stage: str
+    """received, checking, installing, importing or keeping."""
+    step: str
+    """What was done last in it, such as collecting."""
+    values: dict[str, str]
+    """Of that step, such as package."""
+    text: str
+    """The step as a sentence."""
+    seconds: float
+    """How long it took, or has taken so far."""
+
+
 class DeployStepDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a deploy is busy with."""
+    """How far a deploy has come."""
 
     step: str
-    """Such as ``collecting lxml>=4.6 (package 7)``; empty where nothing takes long, or no such deploy is known."""
+    """Such as ``collecting lxml>=4.6 (package 7)``; empty where nothing takes long, or no such deploy goes on."""
     seconds: float
     """Since the archive had arrived."""
+    state: DeployState = "unknown"
+    """unknown: no such deploy is known."""
+    stages: list[DeployStageDocument] = []
+    """Those that have begun, the first one first."""
+    version: str = ""
+    """Its name, once it is deployed."""
+    problem: str = ""
+    """Why it has failed."""
+    traceback: str = ""
+    """Where its code has failed."""
 
 
 class VersionChangeDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +290,25 @@ VERSION_EXAMPLE: dict[str, Any] = {
         }
     ],
 }
+PROGRESS_EXAMPLE: dict[str, Any] = {
+    "step": "collecting lxml>=4.6 (package 7)",
+    "seconds": 12.4,
+    "state": "running",
+    "stages": [
+        {"stage": "received", "step": "received", "values": {}, "text": "the archive has arrived", "seconds": 0.0},
+        {"stage": "checking", "step": "checking", "values": {}, "text": "unpacking the archive", "seconds": 0.2},
+        {
+            "stage": "installing",
+            "step": "collecting",
+            "values": {"package": "lxml>=4.6", "number": "7"},
+            "text": "collecting lxml>=4.6 (package 7)",
+            "seconds": 12.2,
+        },
+    ],
+    "version": "",
+    "problem": "",
+    "traceback": "",
+}
 VERSION_CHANGES_EXAMPLE: dict[str, Any] = {
     "project": "shop",
     "before": "1.9",
@@ -330,17 +376,32 @@ async def deploy(call: Call) -> VersionDocument:
     "/projects/{project}/deploys/{deploy}",
     needs=Role.DEVELOPER,
     answer=DeployStepDocument,
-    example={"step": "collecting lxml>=4.6 (package 7)", "seconds": 12.4},
+    example=PROGRESS_EXAMPLE,
 )
 async def progress(call: Call) -> DeployStepDocument:
-    """Show what a deploy that was given this name (progress) is busy with.
+    """Show how far a deploy has come that was given this name (progress).
 
-    The gateway that has taken the archive knows it, until the deploy has ended; any other answers with an empty step.
+    The gateway that has taken the archive knows it, until an hour after its end; any other answers that it is unknown.
     """
     project, deploy = call.path("project"), call.path("deploy")
     call.check(project, f"deploy {deploy}")
-    found = await call.app.projects.step(project, deploy)
-    return DeployStepDocument(step=found.text, seconds=found.seconds)
+    found = await call.app.projects.progress(project, deploy)
+    if found is None:
+        return DeployStepDocument(step="", seconds=0.0)
+    return DeployStepDocument(
+        step=found.step.text,
+        seconds=found.seconds,
+        state=found.state,
+        stages=[
+            DeployStageDocument(
+                stage=each.stage, step=each.step, values=each.values, text=each.text, seconds=each.seconds
+            )
+            for each in found.stages
+        ],
+        version=found.version,
+        problem=redacted(found.problem),
+        traceback=redacted(found.traceback),
+    )
 
 
 @operations.get(VERSION_PATH, needs=Role.VIEWER, answer=VersionDocument, example=VERSION_EXAMPLE)

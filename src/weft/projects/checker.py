@@ -143,7 +143,7 @@ class CodeChecker:
         if min_isolation:
             await require_sandbox(min_isolation)
         async with self._python(folder, layout, may_build, min_isolation) as python, self._turns:
-            clear_step("importing the code")
+            clear_step("importing")
             env = passed_on(spider_env, self._variables)
             answer = await self._asked(python, folder / layout.root, layout.settings, env, min_isolation)
             spiders, grace_seconds = _spiders(answer, spider_env), _grace(answer)

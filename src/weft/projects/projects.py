@@ -28,7 +28,7 @@ from weft.access.audit import AuditedChange, record_changes
 from weft.access.model import NAME
 from weft.clock import Clock, iso
 from weft.db.database import Database, Transaction
-from weft.errors import Conflict, Invalid, NotFound
+from weft.errors import Conflict, Invalid, NotFound, Rejected, WeftError
 from weft.events import Fact, append
 from weft.ports import Blobs
 from weft.projects import store
@@ -180,6 +180,10 @@ class CodeArchives:
         return await self._db.read(lambda tx: store.is_used(tx, digest))
 
 
+PROGRESS_SECONDS, MOST_PROGRESS = 3600.0, 100
+"""For how long, and of how many deploys, it is told what has become of them."""
+
+
 class Projects:
     def __init__(
         self,
@@ -197,7 +201,7 @@ class Projects:
         ``min_isolation`` is the least isolation of every project, which may demand more for itself."""
         self._min_isolation = min_isolation
         self._spider_env = tuple(spider_env)
-        self._under_way: dict[tuple[str, str], DeployProgress] = {}
+        self._progress: dict[tuple[str, str], DeployProgress] = {}
         self._db, self._checker, self._clock = db, checker, clock
         self._archives = CodeArchives(db, blobs)
         self.incoming, self._limits = UploadFolders(folder), limits
@@ -226,17 +230,34 @@ class Projects:
         if progress is None:
             return await self._deployed(project, archive, version, by=by, replace=replace)
         check_name("progress", progress)
-        self._under_way[project, progress] = DeployProgress()
+        self._forget_progress()
+        told = self._progress[project, progress] = DeployProgress()
         try:
-            with reporting_to(self._under_way[project, progress]):
-                return await self._deployed(project, archive, version, by=by, replace=replace)
-        finally:
-            self._under_way.pop((project, progress), None)
+            with reporting_to(told):
+                deployed = await self._deployed(project, archive, version, by=by, replace=replace)
+        except BaseException as problem:
+            told.end(problem=_why(problem), traceback=problem.traceback if isinstance(problem, Rejected) else "")
+            raise
+        told.end(version=deployed.version)
+        return deployed
+
+    async def progress(self, project: str, progress: str) -> DeployProgress | None:
+        """How far a deploy has come that was begun in this process under this name, also for a while after its end."""
+        return self._progress.get((project, progress))
 
     async def step(self, project: str, progress: str) -> DeployStep:
-        """What a deploy is busy with that was begun in this process under this name; nothing once it has ended."""
-        found = self._under_way.get((project, progress))
+        """What a deploy is busy with; nothing once it has ended."""
+        found = await self.progress(project, progress)
         return DeployStep("", 0.0) if found is None else found.step
+
+    def _forget_progress(self) -> None:
+        """Of deploys that ended long ago, and of the oldest where there are many."""
+        ended = [(each.ended_at, key) for key, each in self._progress.items() if each.ended_at is not None]
+        old = time.monotonic() - PROGRESS_SECONDS
+        ended.sort(reverse=True)
+        for number, (at, key) in enumerate(ended, 1):
+            if at < old or number >= MOST_PROGRESS:
+                del self._progress[key]
 
     async def _deployed(self, project: str, archive: Path, version: str | None, *, by: str, replace: bool) -> Version:
         check_name("project", project)
@@ -250,7 +271,7 @@ class Projects:
                 return await self.use(project, known.version)
             return await self._warned(known)
         found = await self._checked(project, archive, version or self._stamp(), digest, by)
-        clear_step("keeping the archive")
+        clear_step("keeping")
         async with self._archives.keeping(digest, archive):
             deployed, replaced = await self._db.transact(lambda tx: self._deploy(tx, found, replace=replace))
         await self._archives.forget(replaced)
@@ -338,6 +359,7 @@ class Projects:
     async def _checked(self, project: str, archive: Path, version: str, digest: str, by: str) -> Version:
         """The version that the archive would be. Nothing is kept of what it was unpacked to."""
         trust = await self._trust(project)
+        clear_step("checking")
         place = await asyncio.to_thread(self.incoming.take, "check")
         try:
             layout = await asyncio.to_thread(_laid_out, archive, place / "code", self._limits)
@@ -448,6 +470,15 @@ class Projects:
     def _stamp(self) -> str:
         moment = datetime.fromtimestamp(self._clock() / 1_000_000, UTC)
         return f"{moment:%Y%m%d.%H%M%S}.{moment.microsecond // 1000:03d}"
+
+
+def _why(problem: BaseException) -> str:
+    """The reason why a deploy has failed, for whoever follows it."""
+    if isinstance(problem, WeftError):
+        return problem.public
+    if isinstance(problem, asyncio.CancelledError):
+        return "the code was not deployed: it was stopped before its end"
+    return "the code was not deployed: an internal error, which the log of weft tells"
 
 
 def check_name(what: str, value: str) -> None:

@@ -20,7 +20,18 @@ from weft.runs import lease_store, store, success_store
 from weft.runs.lease_store import AttemptKey
 from weft.runs.metrics import ended_on_worker_count
 from weft.runs.model import ENDED, LIMITS, Ending, Retry, RunOutcome, RunState, storable
-from weft.runs.success import COUNTS, MARKED, RunCondition, RunMark, RunStats, decided, marks_of, median, unmet
+from weft.runs.success import (
+    COUNTS,
+    MARKED,
+    RunCondition,
+    RunMark,
+    RunStats,
+    decided,
+    marks_of,
+    median,
+    undecided_text,
+    unmet,
+)
 from weft.runs.wakeups import Wakeups
 
 MERCY = 3
@@ -86,7 +97,7 @@ def _judge_loss(ending: Ending, retry: Retry, tries: int, losses: int, *, is_sus
 
 
 def _judge_failure(ending: Ending, outcome: RunOutcome, retry: Retry, tries: int, losses: int) -> EndingVerdict:
-    again = outcome in retry.on and tries <= retry.count
+    again = not ending.permanent and outcome in retry.on and tries <= retry.count
     delay = retry.delay(tries, random.random())
     return EndingVerdict(
         state=RunState.QUEUED if again else RunState.FAILED,
@@ -170,7 +181,7 @@ class Endings:
         retries = lease_store.retries(tx, [e.run_id for e in endings if e.outcome != RunOutcome.SUCCEEDED.value])
         verdicts = [(e, rows[e.run_id], _judge(e, rows, retries.get(e.run_id, NO_RETRY))) for e in endings]
         again = [(e, row, verdict) for e, row, verdict in verdicts if verdict.state is RunState.QUEUED]
-        marks = _marks(tx, verdicts, figures)
+        marks = _marks(tx, verdicts, figures, conditions)
         changed = lease_store.end(
             tx,
             [
@@ -240,7 +251,8 @@ def _stats(tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> 
 def _under_conditions(
     tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any], figures: Mapping[int, RunStats]
 ) -> tuple[list[Ending], dict[int, list[RunCondition]]]:
-    """The endings, of which those have failed that a success condition does not hold for, and what became of each."""
+    """The endings, and what became of each condition: an attempt has failed for which one does not hold; one that
+    cannot be decided for want of a number fails nothing, but is told."""
     judged: list[Ending] = []
     found: dict[int, list[RunCondition]] = {}
     for ending in endings:
@@ -253,6 +265,9 @@ def _under_conditions(
                 ending = msgspec.structs.replace(
                     ending, outcome=RunOutcome.CONDITION.value, reason=_why(why, ending, figures.get(row.id, NO_STATS))
                 )
+            elif lacking := undecided_text(found[row.id]):
+                reason = f"{ending.reason}; {lacking}" if ending.reason else lacking
+                ending = msgspec.structs.replace(ending, reason=storable(reason))
         judged.append(ending)
     return judged, found
 
@@ -272,7 +287,10 @@ def _baseline(tx: Transaction, row: Any, conditions: Sequence[RunCondition]) -> 
 
 
 def _marks(
-    tx: Transaction, verdicts: Sequence[tuple[Ending, Any, EndingVerdict]], figures: Mapping[int, RunStats]
+    tx: Transaction,
+    verdicts: Sequence[tuple[Ending, Any, EndingVerdict]],
+    figures: Mapping[int, RunStats],
+    conditions: Mapping[int, Sequence[RunCondition]],
 ) -> dict[int, list[RunMark]]:
     """What does not look like success, of the spiders that succeeded."""
     good = [row.id for _, row, each in verdicts if row.kind == MARKED_KIND and each.outcome is RunOutcome.SUCCEEDED]
@@ -280,6 +298,9 @@ def _marks(
     idle = [run_id for run_id, marks in found.items() if RunMark.NO_REQUESTS in marks or RunMark.NO_ITEMS in marks]
     for run_id in success_store.shares_frontier(tx, idle):
         found[run_id] = [each for each in found[run_id] if each not in (RunMark.NO_REQUESTS, RunMark.NO_ITEMS)]
+    for run_id in good:
+        if any(each.undecided is not None for each in conditions.get(run_id, ())):
+            found[run_id] = [*found.get(run_id, ()), RunMark.UNDECIDED]
     return {run_id: marks for run_id, marks in found.items() if marks}
 
 

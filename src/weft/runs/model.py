@@ -268,6 +268,8 @@ class Ending(msgspec.Struct, frozen=True):
     retry_after_seconds: float | None = None
     log_key: str | None = None
     log_bytes: int | None = None
+    permanent: bool = False
+    """A failure that no further try mends."""
 
 
 def storable(text: str) -> str:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from weft.errors import Invalid
-
-Count = Annotated[int, Meta(ge=0, le=10**15)]
+LARGEST_COUNT = 10**15
+Count = Annotated[int, Meta(ge=0, le=LARGEST_COUNT)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 Reason = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -83,10 +82,10 @@ class SuccessConditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     def __post_init__(self) -> None:
         if len(self.fields) > MOST_FIELDS:
-            raise Invalid("success_if.fields", f"{len(self.fields)} fields", f"it may name {MOST_FIELDS} at most")
+            raise ValueError(f"fields names {len(self.fields)} fields; it may name {MOST_FIELDS} at most")
         for name in self.fields:
             if not 0 < len(name) <= LONGEST_FIELD:
-                raise Invalid("success_if.fields", name, f"a name has from 1 to {LONGEST_FIELD} characters")
+                raise ValueError(f"fields names {name[:50]!r}; a name has from 1 to {LONGEST_FIELD} characters")
 
 
 class SpiderSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -96,8 +95,20 @@ class SpiderSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
 
 def _check_range(given: CountRange | UsualRange) -> None:
+    """Whoever decodes it knows where it stands: msgspec makes a ``ValidationError`` of this, with the place."""
     if given.min is not None and given.max is not None and given.min > given.max:
-        raise Invalid("success_if", f"min = {given.min}, max = {given.max}", "min may not be above max")
+        raise ValueError(f"min may not be above max (got min = {given.min}, max = {given.max})")
+
+
+class MissingNumber(StrEnum):
+    """The number that a condition could not be decided without."""
+
+    COUNT = "count"
+    """What it asks for never arrived: the attempt ended without telling it."""
+    ITEMS = "items"
+    """There was no item, so no share of the items lacks a field."""
+    USUAL = "usual"
+    """Too few runs of the task have succeeded to say what is usual."""
 
 
 class RunCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,7 +127,9 @@ class RunCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What was counted; null before the end, and where nothing was."""
     usual: float | None = None
     held: bool | None = None
-    """Null where there was nothing to decide by: no item for a share of the items, too few runs for what is usual."""
+    """Null before the end, and where a number to decide by is missing."""
+    undecided: MissingNumber | None = None
+    """The number that is missing at the end; null before the end, and where it was decided."""
 
 
 class RunMark(StrEnum):
@@ -128,6 +141,8 @@ class RunMark(StrEnum):
     """Its spider was closed for another reason than that it had finished."""
     NO_REQUESTS = "no_requests"
     NO_ITEMS = "no_items"
+    UNDECIDED = "undecided"
+    """A number is missing without which a condition could not be decided; the reason says which."""
 
 
 MARKED = "marked"
@@ -196,20 +211,26 @@ def _decided(condition: RunCondition, figures: RunStats, usual: float | None) ->
     )
     if condition.bound != "min_percent_of_usual":
         usual = None
-    elif usual is None:
-        return replace(condition, found=found, usual=None, held=None)
-    held: bool | None = None
-    if found is not None:
-        match condition.bound:
-            case "one_of":
-                held = found in limit
-            case "min":
-                held = found >= limit
-            case "min_percent_of_usual":
-                held = found * 100 >= limit * (usual or 0)
-            case _:
-                held = found <= limit
-    return replace(condition, found=found, usual=usual, held=held)
+    if lacks := _missing_number(condition, figures, usual):
+        return replace(condition, found=found, usual=usual, held=None, undecided=lacks)
+    match condition.bound:
+        case "one_of":
+            held = found in limit
+        case "min":
+            held = found >= limit
+        case "min_percent_of_usual":
+            held = found * 100 >= limit * (usual or 0)
+        case _:
+            held = found <= limit
+    return replace(condition, found=found, usual=usual, held=held, undecided=None)
+
+
+def _missing_number(condition: RunCondition, figures: RunStats, usual: float | None) -> MissingNumber | None:
+    if condition.name == "fields" and figures.items == 0:
+        return MissingNumber.ITEMS
+    if getattr(figures, "items" if condition.name == "fields" else condition.name) is None:
+        return MissingNumber.COUNT
+    return MissingNumber.USUAL if condition.bound == "min_percent_of_usual" and usual is None else None
 
 
 def _missing_percent(condition: RunCondition, figures: RunStats) -> float | None:
@@ -256,6 +277,47 @@ def number(value: object) -> str:
     if not isinstance(value, int | float):
         return "?" if value is None else str(value)
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def condition_line(condition: RunCondition) -> str:
+    """One condition of a run as a line."""
+    name, limit = condition.name, cast(Any, condition.limit)
+    if condition.bound == "one_of":
+        return f"finish_reason = {', '.join(limit)}"
+    if condition.bound == "missing_max_percent":
+        return f"missing {condition.field} <= {limit:g} %"
+    if condition.bound == "min_percent_of_usual":
+        return f"{name} >= {limit:g} % of usual"
+    return f"{name} {'<=' if condition.bound == 'max' else '>='} {int(limit)}"
+
+
+COUNTED_THINGS = {
+    "finish_reason": "the reason with which the spider closed",
+    "errors": "the number of logged errors",
+    "warnings": "the number of logged warnings",
+    "items": "the number of items",
+    "pages": "the number of pages",
+    "requests": "the number of requests",
+    "fields": "the number of items",
+}
+
+
+def missing_number_text(condition: RunCondition) -> str:
+    """Which number a condition was not decided without, and why it is missing."""
+    if condition.undecided is MissingNumber.ITEMS:
+        return "there are no items, so no share of them is known"
+    if condition.undecided is MissingNumber.USUAL:
+        return (
+            f"the usual number of {condition.name} is missing, "
+            f"as fewer than {FEWEST} earlier runs of the task succeeded and counted them"
+        )
+    return f"{COUNTED_THINGS[condition.name]} is missing, as it never arrived"
+
+
+def undecided_text(conditions: Iterable[RunCondition]) -> str:
+    """Which conditions could not be decided, and what was missing; empty where all were."""
+    lacking = [each for each in conditions if each.undecided is not None]
+    return "; ".join(f"{condition_line(each)} was not decided: {missing_number_text(each)}" for each in lacking)
 
 
 def marks_of(figures: RunStats) -> list[RunMark]:

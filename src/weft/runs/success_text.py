@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from weft.errors import Invalid
-from weft.runs.success import RunCondition, SuccessConditions, number
+from weft.errors import NOT_SHOWN, Invalid
+from weft.runs.success import LARGEST_COUNT, RunCondition, SuccessConditions, number
 
 FORMS = "errors <= 0, items >= 10, items >= 50 % of usual, pages >= 1, finish_reason = finished, missing price <= 5 %"
 OFF = "any"
@@ -32,7 +32,8 @@ def parse_conditions(lines: Iterable[str], field: str = "success_if") -> Success
     try:
         return msgspec.convert(found, SuccessConditions)
     except msgspec.ValidationError as problem:
-        raise Invalid(field, ", ".join(lines), f"it must be like {FORMS} ({problem})") from problem
+        said, _, where = str(problem).replace("`", "").partition(" - at $.")
+        raise Invalid(field, NOT_SHOWN, f"{where}: {said}" if where else said) from problem
 
 
 def _add(found: dict[str, Any], text: str, field: str) -> None:
@@ -50,6 +51,8 @@ def _add(found: dict[str, Any], text: str, field: str) -> None:
     elif count := _COUNT.fullmatch(text):
         bound = "max" if count[2] == "<=" else "min"
         digits = count[3].replace(",", "").replace("_", "")
+        if int(digits[:18]) > LARGEST_COUNT:
+            raise Invalid(field, text, f"a number is at most {LARGEST_COUNT:,}")
         found.setdefault(_known(count[1], text, field), {})[bound] = int(digits[:18])
     else:
         raise _refusal(text, field)
@@ -72,9 +75,12 @@ def _known(name: str, text: str, field: str) -> str:
 
 def _share(text: str, whole: str, field: str) -> float:
     try:
-        return float(text)
+        percent = float(text)
     except ValueError:
         raise _refusal(whole, field) from None
+    if percent > 100:
+        raise Invalid(field, whole, "a percentage is from 0 to 100")
+    return percent
 
 
 def _refusal(text: str, field: str) -> Invalid:
@@ -102,18 +108,6 @@ def condition_lines(given: SuccessConditions | Mapping[str, Any] | None) -> list
 def _lines(name: str, bounds: Mapping[str, Any]) -> list[str]:
     forms = {"min": "{} >= {}", "max": "{} <= {}", "min_percent_of_usual": "{} >= {:g} % of usual"}
     return [forms[bound].format(name, limit) for bound, limit in bounds.items()] or [f"{name} {OFF}"]
-
-
-def condition_line(condition: RunCondition) -> str:
-    """One condition of a run as a line."""
-    name, limit = condition.name, cast(Any, condition.limit)
-    if condition.bound == "one_of":
-        return f"finish_reason = {', '.join(limit)}"
-    if condition.bound == "missing_max_percent":
-        return f"missing {condition.field} <= {limit:g} %"
-    if condition.bound == "min_percent_of_usual":
-        return f"{name} >= {limit:g} % of usual"
-    return f"{name} {'<=' if condition.bound == 'max' else '>='} {int(limit)}"
 
 
 def found_text(condition: RunCondition) -> str:

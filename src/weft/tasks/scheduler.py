@@ -12,6 +12,10 @@ missed.
 When the clock of the machine was set back, the end of a wait may lie years ahead, though a few seconds were meant; so
 the leader moves the ends of all waits back by as much. A clock that was set forward ends waits early, which harms
 nothing. Leases of workers do not depend on clocks at all (``workers/reaper.py``).
+
+A fire time is never fired twice. Where the clock shows a time of an interval again, that goes on by elapsed time, under
+moments that are free; unless its last tick is less than half an interval ago, as after a small correction: then the
+next time is waited for.
 """
 
 from __future__ import annotations
@@ -107,11 +111,17 @@ class ClockStepDetector:
     """Notices that the clock was set back, and mends what waits."""
 
     def __init__(
-        self, db: Database, clock: Clock, turn_back: Callable[[Transaction], None], mend: Sequence[WaitCorrection]
+        self,
+        db: Database,
+        clock: Clock,
+        turn_back: Callable[[Transaction, Moment], int],
+        mend: Sequence[WaitCorrection],
     ) -> None:
+        """``turn_back`` moves schedules to the first tick from now on, and is told what the clock showed before."""
         self._db, self._clock, self._turn_back, self._mend = db, clock, turn_back, mend
         self._last: Moment = 0
         self._noted: Moment | None = None
+        """When this process has last kept the time; None where another one has led meanwhile."""
         self.back_at: Moment = 0
         """What the clock showed before it was set back; until then time goes by a second time."""
 
@@ -123,10 +133,18 @@ class ClockStepDetector:
             self.back_at = max(self.back_at, last)
             if leads:
                 await self._db.transact(lambda tx: self._set_back(tx, last, now))
-            self._noted = now
-        elif leads and (self._noted is None or now - self._noted >= NOTE_INTERVAL):
+            self._noted = now if leads else None
+        elif not leads:
+            self._noted = None
+        elif self._noted is None or now - self._noted >= NOTE_INTERVAL:
             await self._db.transact(lambda tx: self._note(tx, now))
             self._noted = now
+
+    async def leave(self) -> None:
+        """Keep what the clock showed last, if this process led, so that the next one knows of any step after that."""
+        if self._noted is not None:
+            shown = max(self._last, self._clock())
+            await self._db.transact(lambda tx: leader_store.note_time(tx, shown))
 
     def _note(self, tx: Transaction, now: Moment) -> None:
         before = leader_store.noted_time(tx)
@@ -135,7 +153,10 @@ class ClockStepDetector:
             self._set_back(tx, before, now)
             return
         if before is None:  # an earlier version kept no time, and may have left schedules that wait for years
-            self._turn_back(tx)
+            self._turn_back(tx, now)
+        elif now - before < NOTE_INTERVAL and self._turn_back(tx, before):
+            # Another process has led, or one that has ended. A step that is hidden here was shorter than it was away.
+            self.back_at = max(self.back_at, before + NOTE_INTERVAL)
         if before is None or before < now:
             leader_store.note_time(tx, now)
 
@@ -143,7 +164,7 @@ class ClockStepDetector:
         noted = leader_store.noted_time(tx, lock=True)
         if before - now > MOST_SKEW and noted is not None and noted <= now:
             return  # another leader has done it
-        self._turn_back(tx)
+        self._turn_back(tx, before)
         for mend in self._mend:
             mend(tx, before - IN_PROGRESS, before - now)
         leader_store.note_time(tx, now)
@@ -282,23 +303,31 @@ class Scheduler:
         """The next tick, whether ended runs may have successors, and whether waiting runs have waited long enough."""
         return store.first_due(tx), events.waits(tx, DOWNSTREAM_READER), self._runs.has_waited(tx, now)
 
-    def _turn_back(self, tx: Transaction) -> None:
-        """Let every schedule wait for its first tick from now on, after the clock was set back."""
+    def _turn_back(self, tx: Transaction, before: Moment) -> int:
+        """Let every schedule wait for its first tick from now on, after the clock was set back from ``before``; return
+        how many wait for an earlier one than they did."""
         now = self._clock()
-        after = 0
+        after = moved = 0
         while page := store.next_fires_after(tx, after, MOST_AT_ONCE):
             tasks = store.by_ids(tx, page)
-            moves = [(stored, _first_tick(stored, now)) for stored in tasks.values() if not stored.task.paused]
+            moves = [
+                (stored.id, _first_tick(stored, now, page[stored.id] - before))
+                for stored in tasks.values()
+                if not stored.task.paused
+            ]
             earlier = [
-                {"task_id": stored.id, "next_fire_at": fire}
-                for stored, fire in moves
-                if fire is not None and fire < page[stored.id]
+                {"task_id": task_id, "next_fire_at": fire}
+                for task_id, fire in moves
+                if fire is not None and fire < page[task_id]
             ]
             store.set_next(tx, earlier)
+            moved += len(earlier)
             after = max(page)
+        return moved
 
     async def resign(self) -> None:
         """Let another scheduler take over at once."""
+        await self._steps.leave()
         await self._leader.resign()
 
     async def seconds_to_next(self, at_most: float) -> float:
@@ -377,14 +406,24 @@ class Scheduler:
         every = {id_ for id_, _ in fired if (schedule := tasks[id_].task.schedule) and schedule.kind == "every"}
         relived = {id_ for id_, fire in fired if id_ in every and fire <= self._steps.back_at}
         asked = sorted(every - relived)
-        return relived | set(store.with_ticks_after(tx, asked, now + MOST_SKEW)) if asked else relived
+        return relived | set(store.with_ticks_after(tx, asked, now)) if asked else relived
 
 
-def _first_tick(stored: StoredTask, now: Moment) -> Moment | None:
-    """The first tick after ``now``. An interval that was to begin when it was set, by a clock that was ahead, has
-    begun: the ticks before its first one are counted backwards."""
+def _first_tick(stored: StoredTask, now: Moment, remaining: Moment) -> Moment | None:
+    """The tick to wait for after ``now``, where the next one was ``remaining`` away before the clock was set back.
+
+    An interval that was to begin when it was set, by a clock that was ahead, has begun: the ticks before its first one
+    are counted backwards. It is not shortened to less than half.
+    """
     schedule = stored.task.schedule
-    return None if schedule is None else next_fire(as_of(schedule, stored.updated_at, now), now)
+    if schedule is None:
+        return None
+    fire = next_fire(as_of(schedule, stored.updated_at, now), now)
+    if fire is None or schedule.every_seconds is None:
+        return fire
+    period = seconds(schedule.every_seconds)
+    since_last = period - min(max(remaining, 0), period)
+    return fire if 2 * (since_last + fire - now) >= period else fire + period
 
 
 async def _repeat(work: Callable[[], Awaitable[int]]) -> int:

@@ -143,8 +143,7 @@ def due(at: str) -> str:
 
 def condition(found: ConditionResult) -> str:
     """A success condition of a run as a line."""
-    from weft.runs.success import RunCondition
-    from weft.runs.success_text import condition_line
+    from weft.runs.success import RunCondition, condition_line
 
     return condition_line(msgspec.convert(found, RunCondition, from_attributes=True))
 

@@ -377,4 +377,5 @@ def _ending(running: RunningAttempt, ended: Ended | None, log_key: str | None) -
         retry_after_seconds=ended.retry_after_seconds,
         log_key=log_key,
         log_bytes=size,
+        permanent=ended.permanent,
     )

@@ -200,7 +200,7 @@ class Environments:
         place = Path(await in_thread(partial(tempfile.mkdtemp, prefix="weft-install-")))
         try:
             async with asyncio.timeout(self._seconds):
-                set_step("making an environment for its requirements")
+                set_step("environment")
                 pip = await _make_venv(folder)
                 index = package_index.configured(
                     self._surroundings.variables, more_hosts=self._hosts, folder=self._surroundings.folder
@@ -208,7 +208,7 @@ class Environments:
                 cache = None if may_build else self._cache
                 installation = _Installation(folder, place, cache, index, min_isolation)
                 await installation.install(pip, wanted)
-                set_step("looking at what was installed")
+                set_step("installed")
                 await installation.check()
         except TimeoutError:
             raise CodeNotReady(f"its requirements were not installed within {self._seconds:g} s") from None
@@ -377,13 +377,13 @@ class PipProgress:
         what = what.rpartition("/")[2]
         if word in ("Collecting", "Processing"):
             self._packages += 1
-            set_step(f"collecting {what} (package {self._packages})")
+            set_step("collecting", package=what, number=self._packages)
         elif word == "Downloading":
-            set_step(f"downloading {what} {more}".rstrip())
+            set_step("downloading", file=what, size=more)
         elif line.startswith("Building wheel for "):
-            set_step(f"building {line.split()[3]}")
+            set_step("building", package=line.split()[3])
         elif line.startswith("Installing collected packages: "):
-            set_step(f"installing {line.count(',') + 1} packages")
+            set_step("packages", count=line.count(",") + 1)
 
 
 async def _end_of(process: asyncio.subprocess.Process, told: Callable[[bytes], None] | None = None) -> bytes:

@@ -54,6 +54,8 @@ class PostgresTransport:
         self._address = parse_address(url)
         self.waiters = Waiters()
         self._line: Line | None = None
+        self._busy: Line | None = None
+        """The line that somebody waits on, who closes it."""
 
     async def _open(self) -> Line:
         # Nothing is prepared on the server, so that a pooler may stand between for those who only ring.
@@ -64,18 +66,25 @@ class PostgresTransport:
             raise
 
     async def send(self, queues: Mapping[str, int]) -> None:
-        line = self._line = self._line or await self._open()
+        line = self._busy = self._line = self._line or await self._open()
         try:
             await line.execute(RING, [CHANNEL, [part.decode() for part in wakeups.encode_parts(queues)]])
         except BaseException:
             await line.close()
             raise
+        finally:
+            if self._busy is line:
+                self._busy = None
+        if self._line is not line:  # it was hung up after the answer had come
+            await line.close()
 
     def hang_up(self) -> None:
-        """Shut the line down; what still waits on it fails at once and closes it."""
+        """Cut the line; what still waits on it fails at once and closes it."""
         line, self._line = self._line, None
         if line is not None:
             shut_down(line)
+            if line is not self._busy:
+                line.pgconn.finish()
 
     async def say_goodbye(self) -> None:
         line, self._line = self._line, None

@@ -90,17 +90,20 @@ class WakeupSender:
         self._turn = asyncio.Lock()
         self._fault: BaseException | None = None
         self._recovering: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def ring(self, queues: Mapping[str, int]) -> None:
         self._keep(queues)
         if self._fault is None:
             async with self._turn:
-                if self._pending and self._fault is None:
+                if self._pending and self._fault is None and not self._closed:
                     await self._send_pending()
         if self._fault is not None:
             raise BrokerDown(self._broker, self._fault) from self._fault
 
     async def close(self) -> None:
+        """Nothing is sent from now on: a connection that was opened later would never be closed."""
+        self._closed = True
         if self._recovering is not None:
             self._recovering.cancel()
             await asyncio.wait({self._recovering})
@@ -108,7 +111,8 @@ class WakeupSender:
         self._hang_up()
 
     async def _goodbye(self) -> None:
-        await self._say_goodbye()
+        async with self._turn:
+            await self._say_goodbye()
 
     def _keep(self, queues: Mapping[str, int]) -> None:
         for queue, count in queues.items():
@@ -122,7 +126,8 @@ class WakeupSender:
         if self._fault is not None:
             log.debug("broker does not answer", extra={"broker": self._broker, "why": repr(self._fault)})
             self._keep(hints)
-            self._recovering = asyncio.create_task(self._recover())
+            if not self._closed:
+                self._recovering = asyncio.create_task(self._recover())
 
     async def _try_twice(self, hints: Mapping[str, int]) -> BaseException | None:
         """A connection that was kept may have died long ago; only a fresh one tells whether the server is there."""

@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,7 @@ def write_order(work: Work, code: ReadyCode, crawl: SpiderSpec, level: str) -> P
         "must_isolate": crawl.must_isolate,
         "read": reading(code),
         "write": [str(work.folder.absolute())],
+        "pattern_engine": pattern_engine(),
         "jobdir": str(work.folder.absolute() / "jobdir") if crawl.resumable else None,
         "frontier": crawl.frontier,
     }
@@ -148,7 +151,14 @@ def write_order(work: Work, code: ReadyCode, crawl: SpiderSpec, level: str) -> P
 
 def reading(code: ReadyCode) -> list[str]:
     """What a spider may read beside the system and its Python."""
-    return [str(code.folder.absolute())]
+    return [str(code.folder.absolute()), *filter(None, [pattern_engine()])]
+
+
+@cache
+def pattern_engine() -> str:
+    """The folder of RE2, which environments of projects need not have (``agent/patterns.py``)."""
+    found = find_spec("re2")
+    return "" if found is None or found.origin is None else str(Path(found.origin).resolve().parent)
 
 
 def bare_environment() -> dict[str, str]:

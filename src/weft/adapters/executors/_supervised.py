@@ -113,7 +113,7 @@ def _died(code: int) -> str:
     return f"exit code {code}" if code else "it ended without a word"
 
 
-def exit_of(code: int) -> dict[str, int]:
+def exit_of(code: int) -> dict[str, Any]:
     return {"exit_code": code} if code >= 0 else {"signal": -code}
 
 

@@ -34,9 +34,14 @@ class CrawlExecutor:
 
     async def execute(self, work: Work) -> Ended:
         try:
-            limits = Limits.of(crawl_spec.read(work.spec).limits)
+            spec = crawl_spec.read(work.spec)
+            limits = Limits.of(spec.limits)
         except Invalid as refused:
             return Ended(outcome="failed", reason=str(refused))
+        try:
+            crawl_spec.check_extras(spec.keeping)  # weft may have them where the crawl was asked for, and not here
+        except Invalid as missing:
+            return Ended(outcome="failed", reason=str(missing), permanent=True)
         printed, order = Printed(work, PRINTED_BYTES), _write_order(work)
         argv = [sys.executable, "-I", "-m", "weft.crawler"]
         try:

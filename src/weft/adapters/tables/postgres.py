@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -50,7 +51,7 @@ class PostgresTable:
 
     async def upsert(self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:
         try:
-            async with await self._connected() as line:
+            async with self._connected() as line:
                 try:
                     await self._write(line, rows, columns)
                 except (errors.UndefinedTable, errors.UndefinedColumn):
@@ -65,14 +66,22 @@ class PostgresTable:
         except (psycopg.Error, OSError, UnicodeError) as problem:
             raise DestinationDown(self._name, problem) from problem
 
-    async def _connected(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A transaction on a connection of its own, closed in any case: the driver's own block leaves one open whose
+        commit fails or is cancelled."""
+        line = await psycopg.AsyncConnection.connect(
             self._conninfo,
             connect_timeout=CONNECT_SECONDS,
             application_name="weft destination",
             options=f"-c statement_timeout={ANSWER_SECONDS}s",
             prepare_threshold=None,
         )
+        try:
+            yield line
+            await line.commit()
+        finally:
+            await line.close()
 
     async def _make(self, line: psycopg.AsyncConnection[Any], columns: Mapping[str, bool]) -> None:
         typed = TYPES | {name: "numeric" if number else "text" for name, number in columns.items()}

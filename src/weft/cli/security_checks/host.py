@@ -116,7 +116,7 @@ def _kept(config: Config) -> Iterator[Path]:
         yield from (path for path in (Path(file + end) for end in ("", "-wal", "-shm", "-queue")) if path.exists())
     places = (
         config.blobs_url.removeprefix("file:") if config.blobs_url.startswith("file:") else "",
-        config.destinations_dir,
+        config.destinations_folder,
     )
     for place in map(Path, filter(None, places)):
         if place.exists() and not place.is_relative_to(config.folder):

@@ -17,8 +17,8 @@ from weft.operations.logs import LogLineDocument, LogLineQuery
 from weft.operations.runs import AttemptDocument, ConditionResult, RunDocument
 from weft.operations.spider_health import RunComparisonDocument, RunCurveDocument, RunSampleDocument
 from weft.redaction import MASK
-from weft.runs.success import RunCondition
-from weft.runs.success_text import condition_line, found_text
+from weft.runs.success import RunCondition, condition_line
+from weft.runs.success_text import found_text
 from weft.web.layout import appearance_of
 from weft.web.pages.overview import progress_of
 from weft.web.rendering import LiveRefresh, Redirect, WebPage
@@ -370,7 +370,14 @@ def conditions_of(found: Sequence[ConditionResult]) -> list[dict[str, Any]]:
     """The success conditions of a run: each as a line, what was found, whether it held, and who has set it."""
     told = [msgspec.convert(each, RunCondition, from_attributes=True) for each in found]
     return [
-        {"line": condition_line(each), "found": found_text(each), "held": each.held, "of": each.of} for each in told
+        {
+            "line": condition_line(each),
+            "found": found_text(each),
+            "held": each.held,
+            "undecided": each.undecided,
+            "of": each.of,
+        }
+        for each in told
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
@@ -16,6 +18,8 @@ from weft.web.translations import N_
 from weft.web.visit import ApiError, Visit, may
 
 SHOWN = 50
+PROGRESS_NAME = re.compile("[0-9a-f]{16}")
+"""As the form names its deploys."""
 CHOICES = 100
 """Versions that one can be compared with."""
 MESSAGES = {
@@ -31,6 +35,23 @@ FACT_TEXTS = {
     "requirements": N_("Requirements"),
     "lock": N_("Digest of the requirements"),
 }
+STAGE_TEXTS = {
+    "received": N_("The archive has arrived"),
+    "checking": N_("Unpacking and checking the archive"),
+    "installing": N_("Installing its requirements"),
+    "importing": N_("Importing the code in a sandbox"),
+    "keeping": N_("Keeping the version"),
+}
+STEP_TEXTS = {
+    "environment": N_("making an environment"),
+    "collecting": N_("collecting {package} (package {number})"),
+    "downloading": N_("downloading {file} {size}"),
+    "building": N_("building {package}"),
+    "packages": N_("installing {count} packages"),
+    "installed": N_("looking at what was installed"),
+}
+"""What a deploy does within a stage."""
+DEPLOY_SECONDS = 1.0
 CHANGE_TEXTS = (409, 413, 415, 422)
 """What the API may answer that is told beside a field, with what was typed."""
 
@@ -93,6 +114,8 @@ async def deploy(visit: Visit) -> WebPage | Redirect:
                 return await _form(visit, {"archive": N_("Choose the archive to deploy.")}, status=422)
             version = visit.form.get("version", "").strip()
             query = {"version": version} if version else {}
+            if PROGRESS_NAME.fullmatch(name := visit.form.get("progress", "")):
+                query["progress"] = name
             deployed = await forward_upload(visit, versions.deploy, file, query, project=project)
     except ApiError as refusal:
         if refusal.problem.status not in CHANGE_TEXTS:
@@ -105,6 +128,22 @@ async def deploy(visit: Visit) -> WebPage | Redirect:
             raise
         return await _form(visit, {"archive": str(refused)}, status=422)
     return Redirect(version_of(project, deployed.version) + "?said=deployed")
+
+
+async def progress(visit: Visit) -> WebPage:
+    """How far a deploy has come, and what has become of it."""
+    project, deploy = visit.path("project"), visit.path("deploy")
+    found = await visit.call(versions.progress, project=project, deploy=deploy)
+    shown = {
+        "project": project,
+        "deploy": found,
+        "stages": STAGE_TEXTS,
+        "steps": STEP_TEXTS,
+        "is_there": await _is_there(visit, project),
+    }
+    is_over = found.state in ("deployed", "failed")
+    live = None if is_over else LiveRefresh(kinds=("version_",), every_seconds=DEPLOY_SECONDS)
+    return WebPage("projects/deploying.html", shown, found, live=live)
 
 
 def version_of(project: str, version: str) -> str:
@@ -190,6 +229,8 @@ async def _form(visit: Visit, errors: Mapping[str, str], *, traceback: str = "",
         "errors": {name: translated(visit, text) for name, text in errors.items()},
         "traceback": traceback,
         "typed": visit.form.get("version", ""),
+        "progress": f"{address(project)}/deploys",
+        "deploy": secrets.token_hex(8),
         "may_deploy": may(visit.session, "developer", project),
         "is_there": await _is_there(visit, project),
     }
@@ -214,4 +255,5 @@ PAGES = {
     "/projects/{project}/versions": {"GET": listing, "POST": roll_back},
     "/projects/{project}/versions/{version}": {"GET": detail, "POST": act},
     "/projects/{project}/deploy": {"GET": form, "POST": deploy},
+    "/projects/{project}/deploys/{deploy}": {"GET": progress},
 }

@@ -121,6 +121,7 @@ class EndingReport(msgspec.Struct, frozen=True, omit_defaults=True):
     has_log: bool = False
     """Whether its whole log was uploaded."""
     log_bytes: Annotated[int, Meta(ge=0, le=2**40)] | None = None
+    permanent: bool = False
 
 
 class FinishRequest(msgspec.Struct, frozen=True):
@@ -179,7 +180,17 @@ def _result(text: str | None) -> dict[str, object] | None:
         raise Invalid("result", text, f"it must be an object in JSON ({problem})") from problem
 
 
-_SAME = ("run_id", "attempt", "outcome", "reason", "exit_code", "signal", "retry_after_seconds", "log_bytes")
+_SAME = (
+    "run_id",
+    "attempt",
+    "outcome",
+    "reason",
+    "exit_code",
+    "signal",
+    "retry_after_seconds",
+    "log_bytes",
+    "permanent",
+)
 
 T = TypeVar("T")
 
