@@ -32,20 +32,20 @@ BEGIN = ("crawl", SITE, "--follow-links", *CONTACT, "--detach")
 
 
 async def fetched(app: App) -> None:
-    share = await Share.of(app, await app.crawls.get(1))
-    await share.fetch(pages=3, failed=1, skips=SKIPS)
+    partition = await Share.of(app, await app.crawls.get(1))
+    await partition.fetch(pages=3, failed=1, skips=SKIPS)
 
 
 async def ended(app: App, skips: Sequence[Skip] = ()) -> None:
     """Fetch all there is, so that the crawl is done."""
-    share = await Share.of(app, await app.crawls.get(1))
-    turned = await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, await app.crawls.get(1))
+    turned = await partition.turn()
+    [host] = partition.hosts
     outcomes = [Outcome(each.key, DONE, status=200, size=1_500_000, fetched_at=1) for each in host.urls]
     report = HostReport(host.host, host.fence, outcomes, release=True)
-    turned = await share.turn(Turn(reports=[report], hosts=1), skips)
+    turned = await partition.turn(Turn(reports=[report], hosts=1), skips)
     assert turned.stop == "done"
-    await share.hand.end(share.lease)
+    await partition.hand.end(partition.lease)
 
 
 def test_text_without_its_extra_is_refused_by_one_sentence(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_file_of_many_addresses_is_whole_before_the_crawl_goes_on(
     (tmp_path / "urls.txt").write_text("".join(f"{SITE}{number}\n" for number in range(10)))
     assert shell("crawl", "--from-file", str(tmp_path / "urls.txt"), *CONTACT, "--detach").code == 0
     report = shell.document("crawls", "show", "1")
-    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["shares"])) == ("active", 7, 1)
+    assert (report["crawl"]["state"], report["counts"]["queued"], len(report["partitions"])) == ("active", 7, 1)
 
 
 def test_crawls_are_listed_paused_resumed_and_stopped(shell: Shell) -> None:
@@ -246,9 +246,9 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
 
 async def ended_with_suspects(app: App, skips: Sequence[Skip] = ()) -> None:
     """Fetch one of two pages; the other is skipped on suspicion."""
-    share = await Share.of(app, await app.crawls.get(1))
-    turned = await share.turn(Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10))
-    [host] = share.hosts
+    partition = await Share.of(app, await app.crawls.get(1))
+    turned = await partition.turn(Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10))
+    [host] = partition.hosts
     outcomes = [
         Outcome(each.key, DONE, status=200, fetched_at=1)
         if each.url == SITE
@@ -256,11 +256,11 @@ async def ended_with_suspects(app: App, skips: Sequence[Skip] = ()) -> None:
         for each in host.urls
     ]
     skip = Skip("calendar", host_of(SITE), "/day/{number}", f"{SITE}day/9", 1, is_trap=True)
-    turned = await share.turn(
+    turned = await partition.turn(
         Turn(reports=[HostReport(host.host, host.fence, outcomes, release=True)], hosts=1), [skip, *skips]
     )
     assert turned.stop == "done"
-    await share.hand.end(share.lease)
+    await partition.hand.end(partition.lease)
 
 
 def test_a_crawl_that_skipped_pages_on_suspicion_says_so_first_and_exits_with_3(shell: Shell) -> None:
@@ -351,11 +351,11 @@ def test_a_level_of_traps_that_there_is_not_is_refused(shell: Shell) -> None:
 
 async def silent(app: App) -> None:
     """Find that the host of crawl 1 does not answer, and leave it alone for an hour."""
-    share = await Share.of(app, await app.crawls.get(1))
-    await share.turn()
-    [host] = share.hosts
+    partition = await Share.of(app, await app.crawls.get(1))
+    await partition.turn()
+    [host] = partition.hosts
     report = HostReport(host.host, host.fence, next_at=now() + HOUR, state=SILENT, release=True)
-    await share.turn(Turn(reports=[report]))
+    await partition.turn(Turn(reports=[report]))
 
 
 def test_a_host_that_does_not_answer_is_told_while_one_stays_with_its_crawl(shell: Shell) -> None:

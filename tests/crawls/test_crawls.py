@@ -168,11 +168,11 @@ async def test_a_crawl_whose_run_failed_rests_and_says_why(app: App, clock: SetC
     assert (rests.state, rests.reason) == ("paused", f"run {partition.run_id} cancelled: cancelled by a person")
 
 
-async def test_a_share_that_failed_for_good_is_not_queued_again_and_again(app: App, clock: SetClock) -> None:
+async def test_a_partition_that_failed_for_good_is_not_queued_again_and_again(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.turn()
-    await spread_over(app, share, 5)
+    partition = await Share.of(app, crawl)
+    await partition.turn()
+    await spread_over(app, partition, 5)
     lacking = await Hand.join(app, "lacking")
     assert await spreader(app, clock).tick() == 1
     lease = await lacking.lease_one()
@@ -187,14 +187,14 @@ async def test_a_share_that_failed_for_good_is_not_queued_again_and_again(app: A
 
 async def test_a_crawl_whose_only_run_failed_for_good_rests_with_its_sentence(app: App, clock: SetClock) -> None:
     crawl = await a_crawl(app)
-    share = await Share.of(app, crawl)
-    await share.hand.end(share.lease, "failed", reason="keeping.text: this needs a package", permanent=True)
+    partition = await Share.of(app, crawl)
+    await partition.hand.end(partition.lease, "failed", reason="keeping.text: this needs a package", permanent=True)
     clock.now += SETTLED + SECOND
     assert await spreader(app, clock).tick() == 0
     rests = await app.crawls.get(crawl.id)
-    reason = f"run {share.run_id} failed: keeping.text: this needs a package"
+    reason = f"run {partition.run_id} failed: keeping.text: this needs a package"
     assert (rests.state, rests.reason) == ("paused", reason)
-    assert [(each.state, each.attempt) for each in (await app.crawls.report(crawl.id)).shares] == [("failed", 1)]
+    assert [(each.state, each.attempt) for each in (await app.crawls.report(crawl.id)).partitions] == [("failed", 1)]
 
 
 async def test_a_crawl_without_a_run_gets_one_again(app: App, clock: SetClock) -> None:

@@ -463,7 +463,7 @@ async def test_a_table_whose_database_refuses_the_commit_leaves_no_connection_op
 ) -> None:
     url = postgres_server.new_database()
     table = registry.open_table(f"{url}/teas")
-    row = {"run": 1, "attempt": 1, "seq": 1, "thing": 1, "at": "2026-06-01T12:00:00.000Z"}
+    row = {"run": 1, "attempt": 1, "seq": 1, "record": 1, "at": "2026-06-01T12:00:00.000Z"}
     row |= {"dataset": "shop/teas", "key": "1", "revision": 1, "data": {}}
     await table.upsert([row], {})
     with psycopg.connect(url, autocommit=True) as line:

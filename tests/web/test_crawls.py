@@ -77,15 +77,15 @@ async def test_pages_that_were_skipped_on_suspicion_are_told_first_and_fetched_a
 
 async def test_links_that_were_dropped_are_told_with_what_fetches_them(app: App, surfer: Surfer) -> None:
     await surfer.log_in(grants=DEVELOPER)
-    share = await Share.of(app, await a_crawl(app))
+    partition = await Share.of(app, await a_crawl(app))
     skips = [
         Skip("links_per_page", "site.example", example=SITE, count=120),
         Skip("link_length", "site.example", example=SITE, count=12),
         Skip("scope", "cdn.example", example=SITE, count=9),
     ]
-    await share.fetch(pages=2)
+    await partition.fetch(pages=2)
     assert "not kept" not in (await surfer.get("/crawls/1")).text
-    await share.turn(skips=skips)
+    await partition.turn(skips=skips)
     page = html.unescape((await surfer.get("/crawls/1")).text)
     assert "Links that were not kept: 132" in page
     assert "A page has more links than are taken from one." in page

@@ -74,7 +74,7 @@ class RemoteDatasets:
 
     async def counts(self, project: str, name: str) -> DatasetCounts:
         found = await self._connection.get(DatasetDocument, "datasets", project, name)
-        return DatasetCounts(found.things or 0, found.items or 0)
+        return DatasetCounts(found.records or 0, found.items or 0)
 
     async def set(
         self, project: str, name: str, *, key_fields: Sequence[str] = (), schema: Mapping[str, Any] | None = None
@@ -82,7 +82,7 @@ class RemoteDatasets:
         body = {"key_fields": list(key_fields), "schema": schema}
         return _dataset(await self._connection.call("PUT", ("datasets", project, name), DatasetDocument, body=body))
 
-    async def things(
+    async def records(
         self, project: str, name: str, wanted: RecordFilter | None = None, *, below: int = NEWEST, limit: int = 50
     ) -> RecordPage:
         wanted = wanted or RecordFilter()
@@ -90,15 +90,15 @@ class RemoteDatasets:
         times = ("first_seen_after", "first_seen_before", "last_seen_after", "last_seen_before")
         query |= {each: iso(getattr(wanted, each)) for each in times} | _conditions(wanted.where)
         query |= {"after": None if below == NEWEST else encode_cursor(below), "limit": min(limit, MOST_A_PAGE)}
-        found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "things", **query)
-        return RecordPage([_thing(each) for each in found.items], decode_number(found.next))
+        found = await self._connection.get(Page[RecordDocument], "datasets", project, name, "records", **query)
+        return RecordPage([_record(each) for each in found.items], decode_number(found.next))
 
-    async def thing(
-        self, project: str, name: str, thing_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
+    async def record(
+        self, project: str, name: str, record_id: int, *, below: int = NEWEST_REVISION, limit: int = MOST_REVISIONS
     ) -> tuple[DatasetRecord, list[RecordRevision]]:
-        path = ("datasets", project, name, "things", thing_id)
+        path = ("datasets", project, name, "records", record_id)
         found = await self._connection.get(RecordHistoryDocument, *path, below=below, limit=limit)
-        return _thing(found.thing), [RecordRevision(**_fields(each)) for each in found.looks]
+        return _record(found.record), [RecordRevision(**_fields(each)) for each in found.revisions]
 
     async def fields(self, project: str, name: str, *, sample: int = SAMPLE) -> FieldSummary:
         found = await self._connection.get(ItemFieldsDocument, "datasets", project, name, "fields", sample=sample)
@@ -138,7 +138,7 @@ def _dataset(document: DatasetDocument) -> Dataset:
     )
 
 
-def _thing(document: RecordDocument) -> DatasetRecord:
+def _record(document: RecordDocument) -> DatasetRecord:
     return DatasetRecord(**_without_problem(document))
 
 

@@ -21,7 +21,7 @@ from weft.runs.model import UNLEASED
 MOST_AT_ONCE = 200
 """Crawls that are looked at with one question."""
 AFTER_FAILURE: Moment = 60 * SECOND
-"""How long a share that failed beside others is not replaced: its worker is free and would take the next one too."""
+"""How long a partition that failed beside others is not replaced: its worker is free and would take the next."""
 log = logging.getLogger(__name__)
 
 HOSTS_A_PAGE, HOST_PAGES = 100, 10
@@ -106,15 +106,15 @@ class CrawlAutoscaler:
         live = [partition for partition in partitions if partition.finished_at is None]
         if not live and partitions and not self._may_go_on(tx, crawl, partitions[0]):
             return 0
-        if live and any(self._has_just_failed(share) for share in shares):
+        if live and any(self._has_just_failed(partition) for partition in partitions):
             return 0
         missing = aim.missing(live)
         for _ in range(missing):
             self._crawls.queue_partition(tx, crawl, f"crawl:{crawl_id}")
         return missing
 
-    def _has_just_failed(self, share: CrawlPartition) -> bool:
-        return share.state == "failed" and self._clock() - (share.finished_at or 0) < AFTER_FAILURE
+    def _has_just_failed(self, partition: CrawlPartition) -> bool:
+        return partition.state == "failed" and self._clock() - (partition.finished_at or 0) < AFTER_FAILURE
 
     def _may_go_on(self, tx: Transaction, crawl: Crawl, last: CrawlPartition) -> bool:
         """Whether a crawl without a partition gets one: not where the last failed, or a person cancelled it."""
