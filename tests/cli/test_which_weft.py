@@ -303,6 +303,39 @@ def test_context_show_tells_which_weft_it_is_and_why(tmp_path: Path, capsys: pyt
     assert nowhere.err.startswith("no weft server found (none runs on this machine, and ")
 
 
+SHOWN = {
+    "an option": (("--data-dir", "mine"), {}, "option", "--data-dir mine", "mine"),
+    "a variable": ((), {"WEFT_DATA_DIR": "d"}, "environment", "WEFT_DATA_DIR", "d"),
+    "a context": ((), {"WEFT_CONTEXT": "far"}, "environment", "WEFT_CONTEXT=far", FAR.url),
+    "scrapy.cfg": ((), {}, "scrapy.cfg", "url of [deploy] in {cfg}", "https://shop.example:6800"),
+}
+
+
+@pytest.mark.usefixtures("folder")
+@for_each(("words", "variables", "by", "why", "where"), list(SHOWN.values()), ids=list(SHOWN))
+def test_context_show_names_what_has_decided(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    variables: Mapping[str, str],
+    by: str,
+    why: str,
+    where: str,
+) -> None:
+    folder = entered(tmp_path)
+    contexts.write(StoredContexts("auto", {"far": FAR}))
+    (folder.parent / "scrapy.cfg").write_text(REMOTE)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        found = said(capsys, "context", "show", "--json", *words).document
+        text = said(capsys, "context", "show", *words).out
+    why = why.format(cfg=folder.parent / "scrapy.cfg")
+    assert (found["by"], found["why"]) == (by, why)
+    assert (found["url"] or found["data_dir"]) == (where if "://" in where else str(folder / where))
+    assert why in text
+
+
 class Stranger(http.server.BaseHTTPRequestHandler):
     """Answers what its server is set to, whatever is asked."""
 
