@@ -247,7 +247,9 @@ def test_a_crawl_that_is_done_is_told_with_what_it_brought(shell: Shell) -> None
 async def ended_with_suspects(app: App, skips: Sequence[Skip] = ()) -> None:
     """Fetch one of two pages; the other is skipped on suspicion."""
     partition = await Share.of(app, await app.crawls.get(1))
-    turned = await partition.turn(Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10))
+    turned = await partition.turn(
+        Turn(found=[Found(key_of(f"{SITE}day/9"), f"{SITE}day/9", host_of(SITE), 1)], hosts=10)
+    )
     [host] = partition.hosts
     outcomes = [
         Outcome(each.key, DONE, status=200, fetched_at=1)

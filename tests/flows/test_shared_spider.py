@@ -99,7 +99,7 @@ async def test_runs_of_a_spider_whose_settings_say_so_share_a_crawl(weft: App, s
     assert set(site.asked.values()) == {1}
     (crawl,) = await weft.crawls.all(["shop"])
     assert (crawl.name, crawl.state) == ("walk", "done")
-    assert [share.run_id for share in (await weft.crawls.report(crawl.id)).shares] == sorted(run_ids, reverse=True)
+    assert [each.run_id for each in (await weft.crawls.report(crawl.id)).partitions] == sorted(run_ids, reverse=True)
 
 
 async def test_a_run_whose_process_is_killed_goes_on_in_its_next_attempt(weft: App, site: Site) -> None:

@@ -103,17 +103,17 @@ def place_of(record: logging.LogRecord) -> dict[str, Any]:
     place: dict[str, Any] = {}
     args = record.args if isinstance(record.args, dict) else {}
     said = record.__dict__
-    for record in (
+    for thing in (
         args.get("response"),
         args.get("request"),
         args.get("src"),
         said.get("response"),
         said.get("request"),
     ):
-        if isinstance(record, (Request, Response)):
-            place.setdefault("url", record.url)
-        if isinstance(record, Response):
-            place.setdefault("status", record.status)
+        if isinstance(thing, (Request, Response)):
+            place.setdefault("url", thing.url)
+        if isinstance(thing, Response):
+            place.setdefault("status", thing.status)
     if isinstance(args.get("status"), int):
         place.setdefault("status", args["status"])
     return place

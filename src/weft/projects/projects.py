@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
