@@ -21,16 +21,16 @@ DATASET_ROW = (
     f"VALUES (1, '{PROJECT}', '{DATASET}', '[\"id\"]', :at)"
 )
 ROWS = (
-    "INSERT INTO things (id, dataset_id, key, digest, looks, seen, first_seen_at, last_seen_at, last_run_id) "
+    "INSERT INTO records (id, dataset_id, key, digest, revisions, seen, first_seen_at, last_seen_at, last_run_id) "
     "SELECT n, 1, {key}, {key}, 1, 1, :at, :at, 1 FROM {series} AS number",
-    "INSERT INTO looks (record_id, number, data, at, run_id, attempt, seq) "
+    "INSERT INTO revisions (record_id, number, data, at, run_id, attempt, seq) "
     "SELECT n, 1, {data}, :at, 1, 1, n FROM {series} AS number",
-    "INSERT INTO items (run_id, attempt, seq, record_id, look, at) SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
+    "INSERT INTO items (run_id, attempt, seq, record_id, revision, at) SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
 )
 
 
 def fill(app: App, count: int) -> None:
-    """Add one run's ``count`` items, each of a thing of its own."""
+    """Add one run's ``count`` items, each of a record of its own."""
     engine = hurried(app.db.engine)
     name = engine.dialect.name
     words = {"key": KEY[name], "data": DATA[name], "series": SERIES[name]}

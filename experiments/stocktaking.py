@@ -82,5 +82,5 @@ def miscounted(tx: Transaction) -> list[str]:
              if rows.get(place) != told.get(place)]  # fmt: skip
     seen = int(tx.value(select(func.coalesce(func.sum(records.c.seen), 0))))
     if seen != sum(rows.values()):
-        wrong.append(f"things were seen {seen} times in {sum(rows.values())} items")
+        wrong.append(f"records were seen {seen} times in {sum(rows.values())} items")
     return wrong
