@@ -23,6 +23,8 @@ from tests.servers.server import free_port
 from tests.waiting import eventually
 from tests.workers.packages import Quiet, repacked, served, wheel
 
+pytestmark = pytest.mark.timeout(900)
+
 SPIDER = """
 import scrapy, spindle
 

@@ -153,6 +153,10 @@ ON_LOOPBACK = "-kernel inet_dist_use_interface {127,0,0,1}"
 """The port for other nodes is on this machine only, as all others are."""
 
 
+WITHOUT_SPINNING = "+sbwt none +sbwtdcpu none +sbwtdio none"
+"""The node's threads sleep as soon as they have nothing to do; by default they burn a core for a while."""
+
+
 def prepare_rabbitmq(server: Server) -> None:
     """Give the node a name server (epmd) of its own, so that it meets no other node of the machine."""
     config = server.directory / "rabbitmq.conf"
@@ -161,7 +165,7 @@ def prepare_rabbitmq(server: Server) -> None:
     plugins.write_text("[].\n")
     server.environment |= {
         "RABBITMQ_SCRIPTS_DIR": str(make_home(Path(server.programs["rabbitmq-server"]), server.directory / "home")),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{SAFE_QUEUES} {ON_LOOPBACK}",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{SAFE_QUEUES} {ON_LOOPBACK} {WITHOUT_SPINNING}",
         "RABBITMQ_NODENAME": "weft@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(server.port),
