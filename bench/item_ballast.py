@@ -25,7 +25,8 @@ ROWS = (
     "SELECT n, 1, {key}, {key}, 1, 1, :at, :at, 1 FROM {series} AS number",
     "INSERT INTO revisions (record_id, number, data, at, run_id, attempt, seq) "
     "SELECT n, 1, {data}, :at, 1, 1, n FROM {series} AS number",
-    "INSERT INTO items (run_id, attempt, seq, record_id, revision, at) SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
+    "INSERT INTO items (run_id, attempt, seq, record_id, revision, at) "
+    "SELECT 1, 1, n, n, 1, :at FROM {series} AS number",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from weft.access.audit import Audit, DeniedRequests
@@ -71,16 +72,16 @@ from weft.worker_setup import (
     worker_options_of,
 )
 from weft.workers.direct import DirectProtocol
-from weft.workers.heartbeat import Heartbeats
 from weft.workers.reaper import Reaper
 from weft.workers.remote.server import WorkerGateway
 from weft.workers.wait_reasons import Insights
-from weft.workers.worker import Worker
 from weft.workers.workers import Workers
 
 if TYPE_CHECKING:
     from weft.crawls.crawls import Crawls
     from weft.proxies.proxies import Proxies
+    from weft.workers.heartbeat import Heartbeats
+    from weft.workers.worker import Worker
 
 HEAR_SECONDS = 0.2
 """How long a broker is waited for to know whether it answers."""
@@ -313,7 +314,8 @@ def _deliverer(config: Config, db: Database, secrets: Secrets, clock: Clock) -> 
 
 
 def _projects(config: Config, db: Database, blobs: Blobs, clock: Clock, surroundings: Surroundings) -> Projects:
-    checker = CodeChecker(open_environments(config, surroundings).tried, surroundings.variables)
+    environments = cache(lambda: open_environments(config, surroundings))  # loaded with the first deploy
+    checker = CodeChecker(lambda *asked, **more: environments().tried(*asked, **more), surroundings.variables)
     limits = ArchiveLimits(archive_bytes=config.largest_archive_bytes)
     return Projects(
         *(db, blobs, checker, clock),
@@ -326,6 +328,8 @@ def _projects(config: Config, db: Database, blobs: Blobs, clock: Clock, surround
 
 def open_worker(app: App, name: str, heartbeats: Heartbeats) -> Worker:
     """A worker on this process's own connections."""
+    from weft.workers.worker import Worker
+
     config, folder = app.config, app.config.folder / "runs" / name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # a zygote's sandbox allows only what is there
     return Worker(

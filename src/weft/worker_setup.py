@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from weft import __version__, crawl_spec
 from weft.adapters import registry
-from weft.adapters.executors._process_groups import sweep as sweep_group
-from weft.adapters.executors._resource_monitor import sweep_at_once
 from weft.adapters.limiters.memory import SETTLING
 from weft.clock import Clock
 from weft.config import Config, without_secrets
@@ -25,24 +23,19 @@ from weft.crawler.messages import CrawlPolicy
 from weft.errors import NotAllowed, WeftError
 from weft.ports import Blobs, Frontier, Limiter, Rate
 from weft.redaction import refuse_masks
-from weft.untrusted_files import remove
 from weft.user_code import HERE, Surroundings
-from weft.workers.code_cache import CodeCache
-from weft.workers.environments import Environments
-from weft.workers.heartbeat import Heartbeats
-from weft.workers.log_spool import StdoutLogs
 from weft.workers.permits import HOST, OF_PROJECTS, PROJECT, Permits
 from weft.workers.protocol import WorkerInfo
-from weft.workers.recovery import is_worth_keeping
-from weft.workers.work_dir import run_folders
-from weft.workers.worker import Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from weft.access.secrets import Secrets
     from weft.backends import Backends
     from weft.crawls.coordinator import CrawlCoordinator
     from weft.crawls.crawls import Crawls
+    from weft.workers.code_cache import CodeCache
+    from weft.workers.environments import Environments
     from weft.workers.remote.client import RemoteWorkerClient
+    from weft.workers.worker import WorkerOptions
 
 CRAWL = "crawl"
 """The kind of runs that do a share of a crawl of whole sites."""
@@ -146,15 +139,22 @@ def worker_info_of(config: Config, name: str) -> WorkerInfo:
 
 def open_code_cache(config: Config, blobs: Blobs) -> CodeCache:
     """Where the workers of this machine keep code and environments."""
+    from weft.workers.code_cache import CodeCache
+
     return CodeCache(config.folder / "code", blobs, open_environments(config))
 
 
 def open_environments(config: Config, surroundings: Surroundings = HERE) -> Environments:
+    from weft.workers.environments import Environments
+
     folder, hosts = config.folder / "environments", config.package_host_set
     return Environments(folder, package_hosts=hosts, surroundings=surroundings)
 
 
 def worker_options_of(config: Config, name: str, listen_seconds: float = 0.0) -> WorkerOptions:
+    from weft.workers.log_spool import StdoutLogs
+    from weft.workers.worker import WorkerOptions
+
     return WorkerOptions(
         poll_seconds=config.poll_seconds,
         listen_seconds=listen_seconds,
@@ -171,6 +171,12 @@ def sweep(folder: Path) -> int:
 
     Folders with items, raw pages or a log stay: the next worker stores those first (``workers/recovery.py``).
     """
+    from weft.adapters.executors._process_groups import sweep as sweep_group
+    from weft.adapters.executors._resource_monitor import sweep_at_once
+    from weft.untrusted_files import remove
+    from weft.workers.recovery import is_worth_keeping
+    from weft.workers.work_dir import run_folders
+
     swept = 0
     for left in run_folders(folder):
         # What runs of deployed code say of their processes is theirs to change; their mark is not.
@@ -215,8 +221,10 @@ class RemoteWorkerApp:
     """One worker and its line to the gateway. Only here is the client imported: no other process needs aiohttp."""
 
     def __init__(self, config: Config, name: str, link: RemoteWorkerClient) -> None:
+        from weft.workers.heartbeat import Heartbeats
         from weft.workers.remote.protocol import RemoteBlobs, RemoteBroker, RemoteProtocol
         from weft.workers.remote.wire import LONGEST_WAIT_SECONDS
+        from weft.workers.worker import Worker
 
         protocol = RemoteProtocol(link)
         self._name, self._link, self._heartbeats = name, link, Heartbeats(protocol, config.heartbeat_seconds)

@@ -25,7 +25,6 @@ from weft.config import Config, load
 from weft.crawls.store import has_active
 from weft.errors import DatabaseDamaged, DatabaseDown, Invalid, NotFound, WeftError
 from weft.loops import every, repeat
-from weft.projects.packing import pack
 
 if TYPE_CHECKING:
     from weft.http.server import Server
@@ -87,6 +86,8 @@ async def _needs_example(app: App) -> bool:
 
 def pack_example(folder: Path, site: str) -> Path:
     """The archive of the example, which knows where this weft's demo site is."""
+    from weft.projects.packing import pack
+
     copy = folder / "project"
     shutil.copytree(EXAMPLE_FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__"))
     settings = copy / EXAMPLE_SETTINGS
