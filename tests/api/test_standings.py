@@ -16,12 +16,12 @@ async def test_standings_come_in_pages_of_the_projects_that_one_may_see(app: App
     for name in ("a", "b", "c", "hidden"):
         await submit(app, project=name, kind="noop")
     somebody = await admin.granted({"a": Role.VIEWER, "b": Role.VIEWER, "c": Role.VIEWER})
-    first = (await somebody.get("/v1/standings?limit=2")).json
+    first = (await somebody.get("/v1/spider-health?limit=2")).json
     assert [each["project"] for each in first["items"]] == ["a", "b"]
     assert [each["queued"] for each in first["items"]] == [1, 1]
-    rest = (await somebody.get(f"/v1/standings?limit=2&after={first['next']}")).json
+    rest = (await somebody.get(f"/v1/spider-health?limit=2&after={first['next']}")).json
     assert ([each["project"] for each in rest["items"]], rest["next"]) == (["c"], None)
-    assert (await somebody.get("/v1/standings?after=nonsense")).status == 422
+    assert (await somebody.get("/v1/spider-health?after=nonsense")).status == 422
 
 
 async def test_a_history_tells_what_was_usual_before_each_run(app: App, admin: Visitor, clock: SetClock) -> None:
@@ -46,7 +46,7 @@ async def test_a_history_tells_what_was_usual_before_each_run(app: App, admin: V
 
 
 async def test_a_project_that_nobody_knows_has_no_standing(admin: Visitor) -> None:
-    assert (await admin.get("/v1/projects/nowhere/standing")).status == 404
+    assert (await admin.get("/v1/projects/nowhere/health")).status == 404
 
 
 async def test_versions_are_listed_briefly_and_in_pages_where_that_is_asked_for(app: App, admin: Visitor) -> None:

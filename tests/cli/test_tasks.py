@@ -121,7 +121,7 @@ def test_in_yaml_on_is_a_field_and_only_true_and_false_are_truths(shell: Shell) 
     assert task["params"] == {"x": "no", "y": True}
 
 
-def test_a_task_is_shown_with_its_schedule_limits_and_forerunners(shell: Shell) -> None:
+def test_a_task_is_shown_with_its_schedule_limits_and_upstream_tasks(shell: Shell) -> None:
     shell.apply(NIGHTLY, "--yes")
     nightly, report = shell.ok("tasks", "show", "nightly").out, shell.ok("tasks", "show", "default/report").out
     assert "every day at 02:30 (Europe/Berlin)" in nightly
@@ -192,11 +192,11 @@ def test_a_task_is_deleted_and_its_runs_stay(shell: Shell) -> None:
     assert shell.document("runs", "show", "1")["task"] == "report"
 
 
-def test_a_forerunner_is_not_deleted(shell: Shell) -> None:
+def test_an_upstream_task_is_not_deleted(shell: Shell) -> None:
     shell.apply(NIGHTLY, "--yes")
     answer = shell("tasks", "delete", "nightly", "--yes")
     assert answer.code == 1
-    assert answer.err == "task default/nightly is still a forerunner of default/report; change those first\n"
+    assert answer.err == "task default/nightly is still an upstream task of default/report; change those first\n"
 
 
 def test_parameters_take_the_type_of_their_default(shell: Shell) -> None:

@@ -21,8 +21,8 @@ async def test_proxy_plans_are_set_and_looked_at_elsewhere(app: App, far: Client
     [here] = await app.proxies.all("shop")
     assert replace(made, updated_at=0) == replace(here, id=0, updated_at=0)
     assert [made] == await far.proxies.all("shop")
-    [(site, standing, _)] = await far.proxies.sites("shop", "ways")
-    assert (site, standing.rung) == ("shop.example", 1)
+    [(site, site_state, _)] = await far.proxies.sites("shop", "ways")
+    assert (site, site_state.rung) == ("shop.example", 1)
     for by in ("day", "site", "exit"):
         assert await far.proxies.spent("shop", "ways", by=by) == await app.proxies.spent("shop", "ways", by=by)
     await far.proxies.delete("shop", "ways")

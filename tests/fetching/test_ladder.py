@@ -16,13 +16,11 @@ TOP = 3
 MINUTE = 60 * SECOND
 
 
-def go(standing: SiteState, *tolds: tuple[Verdict, int, int]) -> SiteState:
+def go(state: SiteState, *tolds: tuple[Verdict, int, int]) -> SiteState:
     """What becomes of a site; each is a verdict, the rung it came by and the minute."""
     for verdict, rung, minute in tolds:
-        standing = escalation.next_state(
-            standing, SiteOutcome(verdict=verdict, rung=rung, at=minute * MINUTE), TOP, 0.5
-        )
-    return standing
+        state = escalation.next_state(state, SiteOutcome(verdict=verdict, rung=rung, at=minute * MINUTE), TOP, 0.5)
+    return state
 
 
 def test_three_soft_blocks_within_ten_minutes_move_a_site_and_spread_ones_do_not() -> None:
@@ -38,20 +36,20 @@ def test_what_is_no_block_moves_no_site(verdict: Verdict) -> None:
 
 
 def test_bad_probes_double_the_cool_down_up_to_six_hours() -> None:
-    standing = go(SiteState(), ("hard_block", 0, 0), ("hard_block", 0, 0))
-    assert standing.probe_at == COOL_DOWN
+    state = go(SiteState(), ("hard_block", 0, 0), ("hard_block", 0, 0))
+    assert state.probe_at == COOL_DOWN
     for _ in range(8):
-        standing = go(standing, ("hard_block", 0, 0))
-    assert (standing.rung, standing.cool_down) == (1, LONGEST_COOL_DOWN)
+        state = go(state, ("hard_block", 0, 0))
+    assert (state.rung, state.cool_down) == (1, LONGEST_COOL_DOWN)
 
 
 def test_a_clock_that_is_set_back_lets_neither_a_site_nor_an_exit_wait_longer() -> None:
     ahead = 10_000 * MINUTE
-    standing = escalation.next_state(
+    state = escalation.next_state(
         SiteState(rung=1, cool_down=2 * COOL_DOWN), SiteOutcome(verdict="ok", rung=0, at=ahead), TOP, 1.0
     )
-    assert escalation.with_probe(standing, ahead) is None
-    assert escalation.with_probe(standing, 60 * MINUTE) is not None
+    assert escalation.with_probe(state, ahead) is None
+    assert escalation.with_probe(state, 60 * MINUTE) is not None
     ill = exits.next_health(ExitHealth(success=0.0, quarantine=60 * SECOND), False, 0.0, ahead)
     assert [ill.is_well(at) for at in (ahead, ill.until, 60 * MINUTE)] == [False, True, True]
     old = SiteState(blocks=((ahead, 1.0), (ahead, 1.0)))
@@ -70,13 +68,13 @@ def test_a_late_answer_by_a_rung_that_the_site_has_left_moves_nothing() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(VERDICTS), st.integers(0, TOP), st.integers(0, 3)), max_size=60))
 def test_a_site_never_leaves_the_ladder_and_never_skips_a_rung(steps: list[tuple[Verdict, int, int]]) -> None:
-    standing, minute = SiteState(), 0
+    state, minute = SiteState(), 0
     for verdict, rung, more in steps:
         minute += more
-        after = go(standing, (verdict, rung, minute))
+        after = go(state, (verdict, rung, minute))
         assert 0 <= after.rung <= TOP
-        assert abs(after.rung - standing.rung) <= 1
-        standing = after
+        assert abs(after.rung - state.rung) <= 1
+        state = after
 
 
 def planned(name: str, **more: object) -> PlannedExit:

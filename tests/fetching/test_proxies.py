@@ -28,7 +28,7 @@ async def set_up(app: App, **more: Any) -> None:
 async def told(app: App, *used: ProxyUsage) -> SiteDirective:
     """Tell what was used, and ask how the site stands."""
     turned = await app.proxies.turn(PROJECT, ProxyTurn(PLAN, 1, list(used), [SITE]))
-    return turned.standings[0]
+    return turned.site_states[0]
 
 
 def blocked(rung: int, exit: str = "", count: int = 2) -> ProxyUsage:
@@ -74,7 +74,7 @@ async def test_a_proxy_that_fails_is_left_alone_for_a_while_and_the_site_stays(a
     failed = ProxyTurn(PLAN, 1, [ProxyUsage(SITE, "c1", 1, "proxy_error", 5)], [SITE])
     turned = await app.proxies.turn(PROJECT, failed)
     assert turned.ill == {"c1": pytest.approx(30.0)}
-    assert turned.standings[0].rung == 1
+    assert turned.site_states[0].rung == 1
     clock.forward(31)
     assert (await app.proxies.turn(PROJECT, ProxyTurn(PLAN, 1))).ill == {}
 

@@ -97,8 +97,8 @@ async def test_a_run_that_was_cut_short_counts_with_what_it_had_fetched(app: App
     stats = {"response_received_count": 7, "log_count/ERROR": 2}
     await Spider(hand, lease).send(lines([{"number": 1}]), stats=stats)
     await hand.end(lease, "cancelled")
-    standing = (await app.histories.of_project("shop"))["prices"]
-    assert (standing.items, standing.pages, standing.errors) == (1, 7, 2)
+    spider_health = (await app.histories.of_project("shop"))["prices"]
+    assert (spider_health.items, spider_health.pages, spider_health.errors) == (1, 7, 2)
     [past] = (await app.histories.of_spider("shop", "prices", 10)).runs
     assert (past.items, past.pages, past.errors) == (1, 7, 2)
 

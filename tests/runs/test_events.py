@@ -109,7 +109,7 @@ async def test_data_is_kept_as_it_was(app: App) -> None:
 
 async def test_every_event_that_is_written_is_of_a_known_kind(app: App) -> None:
     run_ids = await submit_many(app, 4, retries=1)
-    await submit(app, skipped="its forerunner failed")
+    await submit(app, skipped="its upstream task failed")
     hand, lost = await Hand.join(app), await Hand.join(app, "lost")
     first, second, third = await hand.lease(3)
     await app.runs.cancel(first.run_id)

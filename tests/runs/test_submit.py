@@ -200,9 +200,9 @@ async def test_a_run_that_is_to_wait_is_not_ready_before_its_time(app: App, cloc
 
 
 async def test_a_skipped_run_is_kept_as_cancelled_and_never_leased(app: App) -> None:
-    run_id = await submit(app, skipped="its forerunner failed")
+    run_id = await submit(app, skipped="its upstream task failed")
     run = await app.runs.get(run_id)
-    assert (run.state, run.outcome, run.reason) == (RunState.CANCELLED, "skipped", "its forerunner failed")
+    assert (run.state, run.outcome, run.reason) == (RunState.CANCELLED, "skipped", "its upstream task failed")
     assert await (await Hand.join(app)).lease() == []
     assert await facts(app, run_id) == ["run_finished"]
 

@@ -98,7 +98,7 @@ async def test_a_start_by_hand_finds_the_run_that_a_tick_has_queued(app: App, cl
     assert (answer.fresh, answer.run_id) == (False, run.id)
 
 
-async def test_what_follows_a_forerunner_is_never_dropped(app: App, hand: Hand) -> None:
+async def test_what_follows_an_upstream_task_is_never_dropped(app: App, hand: Hand) -> None:
     """A dropped run would leave those that come after it waiting."""
     await keep(app, noop("a"), noop("b", after=(UpstreamTask("a"),), dedup=Deduplication(window_seconds=3600)))
     for _ in range(2):

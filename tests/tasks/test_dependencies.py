@@ -24,8 +24,8 @@ from weft.tasks.changes import DesiredState
 from weft.tasks.model import Task, UpstreamTask
 
 
-def after(*forerunners: str, on: str = "success") -> tuple[UpstreamTask, ...]:
-    return tuple(UpstreamTask(name, on) for name in forerunners)  # type: ignore[arg-type]
+def after(*upstreams: str, on: str = "success") -> tuple[UpstreamTask, ...]:
+    return tuple(UpstreamTask(name, on) for name in upstreams)  # type: ignore[arg-type]
 
 
 def failing(*names: str) -> Callable[[Lease], str]:
@@ -60,7 +60,7 @@ async def test_one_end_starts_all_that_wait_for_it(app: App, hand: Hand) -> None
     assert sorted(await settle(app, hand)) == ["a", "b0", "b1", "b2", "b3", "b4"]
 
 
-async def test_a_fan_in_waits_for_the_last_of_its_forerunners(app: App, hand: Hand) -> None:
+async def test_a_fan_in_waits_for_the_last_of_its_upstreams(app: App, hand: Hand) -> None:
     middle = [f"m{number}" for number in range(4)]
     await keep(app, noop("a"), *(noop(m, after=after("a")) for m in middle), noop("z", after=after(*middle)))
     await app.tasks.start("default", "a")
@@ -99,7 +99,7 @@ async def test_two_starts_that_overtake_each_other_are_not_mixed_up(app: App, ha
     assert [run.correlation_id for run in await runs_of(app, "z")] == ["two", "one"]
 
 
-async def test_forerunners_with_different_starts_are_each_waited_for_once_more(app: App, hand: Hand) -> None:
+async def test_upstream_tasks_with_different_starts_are_each_waited_for_once_more(app: App, hand: Hand) -> None:
     await keep(app, noop("a"), noop("b"), noop("z", after=after("a", "b")))
     await app.tasks.start("default", "a")
     await app.tasks.start("default", "a")
@@ -138,7 +138,7 @@ async def test_the_rule_decides_whether_the_successor_runs(
     assert await ends(app, "b") == {"b": [follows]}
 
 
-async def test_a_forerunner_that_is_tried_again_has_not_ended(app: App, hand: Hand, clock: SetClock) -> None:
+async def test_a_upstream_task_that_is_tried_again_has_not_ended(app: App, hand: Hand, clock: SetClock) -> None:
     await keep(app, noop("a", retry=Retry(count=1, delay_seconds=5, jitter=0)), noop("b", after=after("a")))
     await app.tasks.start("default", "a")
     assert await settle(app, hand, failing("a")) == ["a"]
@@ -164,10 +164,10 @@ async def test_a_skip_goes_on_to_all_that_follow(app: App, hand: Hand) -> None:
         "always": ["succeeded"],
     }
     (skipped,) = await runs_of(app, "b")
-    assert (skipped.state, skipped.reason) == (RunState.CANCELLED, "a forerunner did not end as asked for")
+    assert (skipped.state, skipped.reason) == (RunState.CANCELLED, "an upstream task did not end as asked for")
 
 
-async def test_a_fan_in_with_one_failed_forerunner_is_skipped_once_all_have_ended(app: App, hand: Hand) -> None:
+async def test_a_fan_in_with_one_failed_upstream_task_is_skipped_once_all_have_ended(app: App, hand: Hand) -> None:
     await keep(
         app, noop("a"), noop("b", after=after("a")), noop("c", after=after("a")), noop("z", after=after("b", "c"))
     )
@@ -176,7 +176,7 @@ async def test_a_fan_in_with_one_failed_forerunner_is_skipped_once_all_have_ende
     assert await ends(app, "b", "c", "z") == {"b": ["failed"], "c": ["succeeded"], "z": ["skipped"]}
 
 
-async def test_each_forerunner_has_its_own_rule(app: App, hand: Hand) -> None:
+async def test_each_upstream_task_has_its_own_rule(app: App, hand: Hand) -> None:
     rules = (UpstreamTask("b", "failure"), UpstreamTask("c", "any"))
     await keep(app, noop("a"), noop("b", after=after("a")), noop("c", after=after("a")), noop("z", after=rules))
     await app.tasks.start("default", "a")
@@ -197,14 +197,14 @@ async def test_a_paused_successor_is_left_out_and_follows_again_once_resumed(app
     assert await settle(app, hand) == ["a", "b"]
 
 
-async def test_a_forerunner_may_be_in_another_project(app: App, hand: Hand) -> None:
+async def test_a_upstream_task_may_be_in_another_project(app: App, hand: Hand) -> None:
     await keep(app, noop("a", project="north"), noop("b", project="south", after=after("north/a")))
     await app.tasks.start("north", "a")
     assert await settle(app, hand) == ["a", "b"]
 
 
 @for_each("name", ["missing", "elsewhere/a", "a/b/c", "", "/"])
-async def test_an_unknown_forerunner_is_refused(app: App, name: str) -> None:
+async def test_an_unknown_upstream_task_is_refused(app: App, name: str) -> None:
     with pytest.raises(Invalid, match=f"after of default/b is '{name}'; there is no such task"):
         await keep(app, noop("a"), noop("b", after=after(name)))
     assert await app.tasks.all() == []
@@ -227,7 +227,7 @@ async def test_an_unknown_forerunner_is_refused(app: App, name: str) -> None:
 )
 async def test_a_circle_is_refused_with_its_path(app: App, tasks: dict[str, list[str]], circle: list[str]) -> None:
     with pytest.raises(Invalid, match="a task cannot come after itself") as refused:
-        await keep(app, *(noop(name, after=after(*forerunners)) for name, forerunners in tasks.items()))
+        await keep(app, *(noop(name, after=after(*upstreams)) for name, upstreams in tasks.items()))
     assert any(part in str(refused.value) for part in circle)
     assert await app.tasks.all() == []
 
@@ -259,7 +259,9 @@ async def test_a_long_chain_is_no_deeper_than_a_short_one(app: App) -> None:
 
 async def test_a_task_that_others_come_after_is_not_deleted(app: App) -> None:
     await keep(app, noop("a"), noop("b", after=after("a")), noop("c", after=after("a")))
-    with pytest.raises(Conflict, match="default/a is still a forerunner of default/b, default/c; change those first"):
+    with pytest.raises(
+        Conflict, match="default/a is still an upstream task of default/b, default/c; change those first"
+    ):
         await app.tasks.delete("default", "a")
     await app.tasks.delete("default", "b")
     await app.tasks.delete("default", "c")
@@ -269,7 +271,7 @@ async def test_a_task_that_others_come_after_is_not_deleted(app: App) -> None:
 
 async def test_pruning_leaves_no_task_behind_that_waits_for_a_pruned_one(app: App) -> None:
     await keep(app, noop("a"), noop("b", after=after("a")), noop("c", project="other", after=after("default/a")))
-    with pytest.raises(Conflict, match="default/a is still a forerunner of other/c"):
+    with pytest.raises(Conflict, match="default/a is still an upstream task of other/c"):
         await app.tasks.apply(DesiredState((noop("b"),)), prune=True)
     assert len(await app.tasks.all()) == 3
     await keep(app, noop("c", project="other"))
@@ -277,7 +279,7 @@ async def test_pruning_leaves_no_task_behind_that_waits_for_a_pruned_one(app: Ap
     assert [stored.task.full_name for stored in await app.tasks.all()] == ["default/b", "other/c"]
 
 
-async def test_what_arrived_from_a_former_forerunner_no_longer_counts(app: App, hand: Hand) -> None:
+async def test_what_arrived_from_a_former_upstream_task_no_longer_counts(app: App, hand: Hand) -> None:
     await keep(app, noop("a"), noop("b"), noop("c"), noop("z", after=after("a", "b")))
     await app.tasks.start("default", "a")
     await settle(app, hand, failing("a"))
@@ -297,7 +299,7 @@ async def test_what_has_arrived_survives_a_change_that_is_not_about_it(app: App,
     assert await settle(app, hand) == ["b", "z"]
 
 
-def test_forerunners_of_one_root_are_matched_start_by_start() -> None:
+def test_upstream_tasks_of_one_root_are_matched_start_by_start() -> None:
     diamond = {2: [1], 3: [1], 4: [2, 3]}
     assert reconcile.flow_matching(diamond) == {2: True, 3: True, 4: True}
     assert reconcile.flow_matching(diamond | {6: [4, 5]}) == {2: True, 3: True, 4: True, 6: False}

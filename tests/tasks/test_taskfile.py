@@ -125,7 +125,7 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
 
 
 @pytest.mark.parametrize("after", ["prices", ["prices"], [{"task": "prices"}], [{"task": "prices", "on": "success"}]])
-def test_a_forerunner_may_be_a_name_a_list_or_tables(after: Any) -> None:
+def test_a_upstream_task_may_be_a_name_a_list_or_tables(after: Any) -> None:
     assert taskfile.task_from({"name": "t", "kind": "noop", "after": after}, "here").after == (UpstreamTask("prices"),)
 
 

@@ -94,7 +94,7 @@ async def test_a_project_shows_its_spiders_as_dots_and_in_a_table(app: App, surf
     assert 'href="/projects/shop/guest-links"' in page.text
     assert 'href="/settings/secrets?project=shop"' in page.text
     told = msgspec.json.decode((await surfer.get("/projects/shop.json")).data)
-    assert told["standing"]["by_spider"][0]["items"] == 4
+    assert told["spider_health"]["by_spider"][0]["items"] == 4
 
 
 async def test_a_project_without_code_says_how_to_deploy(app: App, surfer: Surfer) -> None:

@@ -88,7 +88,7 @@ class Ways:
         self._revision, self._plan = turned["revision"], turned.get("plan") or self._plan
         self._stop = turned.get("stop", "")
         self._ill = {name: now + left for name, left in turned.get("ill", {}).items()}
-        for site, rung, probe, again in turned.get("standings", ()):
+        for site, rung, probe, again in turned.get("site_states", ()):
             self._sites[site] = [rung, probe, now + max(0.5, again) if rung else float("inf")]
 
     def _question(self, sites: list[str]) -> dict[str, Any]:

@@ -241,11 +241,11 @@ class RunProgress:
         line = f"{len(runs) - len(open_runs)} of {len(runs)} ended, {span(time.monotonic() - self._began)}"
         if open_runs:
             first = open_runs[0]
-            line += f"; run {first.id} {first.state} {await self._standing(first)}"
+            line += f"; run {first.id} {first.state} {await self._wait_of(first)}"
         room = shutil.get_terminal_size().columns - 1
         print(f"\r\x1b[K{clipped(line, room)}", end="", file=sys.stderr, flush=True)
 
-    async def _standing(self, run: Run) -> str:
+    async def _wait_of(self, run: Run) -> str:
         """The counts of a crawl, the last line of what another run says."""
         if run.state != "running":
             return ""

@@ -41,7 +41,7 @@ class RemoteProxies:
     async def sites(self, project: str, name: str) -> list[tuple[str, SiteState, Moment]]:
         ways = exits_text((await self.get(project, name)).plan)
         page = await self._connection.get(Page[ProxySiteDocument], *_path(project, name), "sites")
-        return [(each.site, _standing(each, ways), at(each.updated_at) or 0) for each in page.items]
+        return [(each.site, _site_state(each, ways), at(each.updated_at) or 0) for each in page.items]
 
     async def spent(self, project: str, name: str, days: int = 30, by: SpendingSpan = "day") -> list[Mapping[str, Any]]:
         page = await self._connection.get(Page[ProxySpendDocument], *_path(project, name), "spent", days=days, by=by)
@@ -65,7 +65,7 @@ def _kept(document: ProxyPlanDocument) -> StoredPlan:
     )
 
 
-def _standing(document: ProxySiteDocument, ways: tuple[str, ...]) -> SiteState:
+def _site_state(document: ProxySiteDocument, ways: tuple[str, ...]) -> SiteState:
     return SiteState(rung=ways.index(document.way), probe_at=at(document.probe_at) or 0, good=document.good_probes)
 
 

@@ -90,13 +90,13 @@ def exits_text(plan: ProxyPlan) -> tuple[str, ...]:
     return ("direct", *plan.tiers, PAUSED_STATES)
 
 
-def proxy_site_document(plan: ProxyPlan, site: str, standing: SiteState, at: Moment) -> ProxySiteDocument:
+def proxy_site_document(plan: ProxyPlan, site: str, site_state: SiteState, at: Moment) -> ProxySiteDocument:
     names = exits_text(plan)
     return ProxySiteDocument(
         site=site,
-        way=names[min(standing.rung, len(names) - 1)],
-        probe_at=iso(standing.probe_at) if standing.rung != DIRECT else None,
-        good_probes=standing.good,
+        way=names[min(site_state.rung, len(names) - 1)],
+        probe_at=iso(site_state.probe_at) if site_state.rung != DIRECT else None,
+        good_probes=site_state.good,
         updated_at=iso(at),
     )
 

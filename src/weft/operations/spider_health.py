@@ -266,23 +266,23 @@ def _worst_first(by_spider: dict[str, SpiderHealth]) -> list[SpiderHealthDocumen
     return [_spider_health(name, by_spider[name]) for name in order]
 
 
-def _spider_health(name: str, standing: SpiderHealth) -> SpiderHealthDocument:
+def _spider_health(name: str, spider_health: SpiderHealth) -> SpiderHealthDocument:
     return SpiderHealthDocument(
         spider=name,
-        runs=standing.runs,
-        succeeded=standing.states.count(SUCCEEDED),
-        failed=standing.states.count(FAILED),
-        items=standing.items,
-        pages=standing.pages,
-        errors=standing.errors,
-        seconds=round(standing.seconds / standing.ended, 3) if standing.ended else 0.0,
-        is_flaky=standing.is_flaky,
-        health=standing.health,
-        failed_in_a_row=failures_in_a_row(ended_runs(standing.came_out)),
-        without_items=runs_without_items(ended_runs(standing.came_out)),
-        last_run_id=standing.last_run_id,
-        last_state=standing.states[0],
-        last_at=iso(standing.last_at) or "",
+        runs=spider_health.runs,
+        succeeded=spider_health.states.count(SUCCEEDED),
+        failed=spider_health.states.count(FAILED),
+        items=spider_health.items,
+        pages=spider_health.pages,
+        errors=spider_health.errors,
+        seconds=round(spider_health.seconds / spider_health.ended, 3) if spider_health.ended else 0.0,
+        is_flaky=spider_health.is_flaky,
+        health=spider_health.health,
+        failed_in_a_row=failures_in_a_row(ended_runs(spider_health.came_out)),
+        without_items=runs_without_items(ended_runs(spider_health.came_out)),
+        last_run_id=spider_health.last_run_id,
+        last_state=spider_health.states[0],
+        last_at=iso(spider_health.last_at) or "",
     )
 
 
@@ -371,7 +371,7 @@ def _figures(figures: RunFigures) -> RunFiguresDocument:
     return copied(RunFiguresDocument, figures)
 
 
-operations = Operations("standings")
+operations = Operations("spider_health")
 
 LONGEST_HISTORY = 100
 USUAL_RANGE_EXAMPLE = {"low": 70.0, "middle": 100.0, "high": 130.0}
@@ -462,7 +462,7 @@ class SpiderHistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @operations.get(
-    "/standings",
+    "/spider-health",
     needs=Role.VIEWER,
     query=ProjectHealthQuery,
     answer=Page[ProjectHealthDocument],
@@ -480,7 +480,7 @@ async def list_(call: Call) -> Page[ProjectHealthDocument]:
 
 
 @operations.get(
-    "/projects/{project}/standing",
+    "/projects/{project}/health",
     needs=Role.VIEWER,
     answer=ProjectHealthDocument,
     example=PROJECT_HEALTH_EXAMPLE | {"by_spider": [SPIDER_HEALTH_EXAMPLE]},

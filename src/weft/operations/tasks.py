@@ -67,7 +67,7 @@ class ScheduleDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpstreamTaskDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A forerunner, and how it must end."""
+    """An upstream task, and how it must end."""
 
     task: str
     on: str
@@ -151,7 +151,7 @@ class TaskGraphNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskGraphEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """A forerunner, the task that comes after it, both as project/name, and how the first must end."""
+    """An upstream task, the task that comes after it, both as project/name, and how the first must end."""
 
     source: str
     target: str
@@ -434,10 +434,10 @@ def check_tasks(call: Call, tasks: Iterable[Task], projects: Collection[str] = (
     for project in sorted({*projects, *(task.project for task in tasks)}):
         call.check(project)
     for task in tasks:
-        for forerunner in task.after:
-            project, slash, _ = forerunner.task.rpartition("/")
+        for upstream in task.after:
+            project, slash, _ = upstream.task.rpartition("/")
             if slash:
-                call.caller.check(Role.VIEWER, project, f"task {forerunner.task}")
+                call.caller.check(Role.VIEWER, project, f"task {upstream.task}")
 
 
 def check_changes(call: Call, changes: Sequence[TaskChange]) -> None:

@@ -160,12 +160,12 @@ class ProxyRouter:
         self._health = {name: ExitHealth(until=now + round(left * SECOND)) for name, left in turned.ill.items()}
         if len(self._sites) > MOST_KNOWN:
             self._sites.clear()
-        for each in turned.standings:
+        for each in turned.site_states:
             self._sites[each.site] = self._site(each)
 
-    def _site(self, standing: SiteDirective) -> _RoutedSite:
-        again = self._clock() + max(0.5, standing.ask_again_seconds) if standing.rung else float("inf")
-        return _RoutedSite(standing.rung, standing.probe, again)
+    def _site(self, site_state: SiteDirective) -> _RoutedSite:
+        again = self._clock() + max(0.5, site_state.ask_again_seconds) if site_state.rung else float("inf")
+        return _RoutedSite(site_state.rung, site_state.probe, again)
 
     def _keep(self, used: dict[tuple[str, str, int, Verdict], list[float]]) -> None:
         """Tell later what could not be told now."""

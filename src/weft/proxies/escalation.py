@@ -112,46 +112,46 @@ class SiteOutcome:
     at: Moment
 
 
-def next_state(standing: SiteState, told: SiteOutcome, top: int, chance: float) -> SiteState:
+def next_state(site_state: SiteState, told: SiteOutcome, top: int, chance: float) -> SiteState:
     """Where a site stands after a request; ``top`` is the rung on which nothing is asked.
 
     ``chance``, from 0 to 1, spreads the cool-downs of sites that were blocked together.
     """
-    if told.rung < standing.rung:
-        return _after_probe(standing, told, chance)
-    if told.rung > standing.rung or told.verdict not in BLOCKS:
-        return standing
-    recent = tuple(each for each in standing.blocks if 0 <= told.at - each[0] < BLOCK_WINDOW)
+    if told.rung < site_state.rung:
+        return _after_probe(site_state, told, chance)
+    if told.rung > site_state.rung or told.verdict not in BLOCKS:
+        return site_state
+    recent = tuple(each for each in site_state.blocks if 0 <= told.at - each[0] < BLOCK_WINDOW)
     recent = (*recent, (told.at, WEIGHTS[told.verdict]))
-    if sum(weight for _, weight in recent) < BLOCK_THRESHOLD or standing.rung >= top:
-        return msgspec.structs.replace(standing, blocks=recent[-10:])
-    return SiteState(rung=standing.rung + 1, probe_at=told.at + _spread(COOL_DOWN, chance))
+    if sum(weight for _, weight in recent) < BLOCK_THRESHOLD or site_state.rung >= top:
+        return msgspec.structs.replace(site_state, blocks=recent[-10:])
+    return SiteState(rung=site_state.rung + 1, probe_at=told.at + _spread(COOL_DOWN, chance))
 
 
-def _after_probe(standing: SiteState, told: SiteOutcome, chance: float) -> SiteState:
+def _after_probe(site_state: SiteState, told: SiteOutcome, chance: float) -> SiteState:
     if told.verdict in BLOCKS:
-        longer = min(standing.cool_down * 2, LONGEST_COOL_DOWN)
+        longer = min(site_state.cool_down * 2, LONGEST_COOL_DOWN)
         at = told.at + _spread(longer, chance)
-        return msgspec.structs.replace(standing, cool_down=longer, good=0, probe_at=at)
-    at = told.at + _spread(standing.cool_down, chance)
+        return msgspec.structs.replace(site_state, cool_down=longer, good=0, probe_at=at)
+    at = told.at + _spread(site_state.cool_down, chance)
     if told.verdict not in ("ok", "empty"):
-        return msgspec.structs.replace(standing, probe_at=at)
-    if standing.good + 1 < GOOD_PROBES:
-        return msgspec.structs.replace(standing, good=standing.good + 1, probe_at=at)
-    return SiteState(rung=standing.rung - 1, probe_at=told.at + _spread(COOL_DOWN, chance))
+        return msgspec.structs.replace(site_state, probe_at=at)
+    if site_state.good + 1 < GOOD_PROBES:
+        return msgspec.structs.replace(site_state, good=site_state.good + 1, probe_at=at)
+    return SiteState(rung=site_state.rung - 1, probe_at=told.at + _spread(COOL_DOWN, chance))
 
 
-def with_probe(standing: SiteState, at: Moment) -> SiteState | None:
+def with_probe(site_state: SiteState, at: Moment) -> SiteState | None:
     """The same with a probe under way, so that nobody else makes it; None where it is too early for one."""
-    longest = _spread(max(standing.cool_down, COOL_DOWN), 1.0)  # farther away it is where the clock was set back
-    if standing.rung == DIRECT or at < standing.probe_at <= at + longest:
+    longest = _spread(max(site_state.cool_down, COOL_DOWN), 1.0)  # farther away it is where the clock was set back
+    if site_state.rung == DIRECT or at < site_state.probe_at <= at + longest:
         return None
-    return msgspec.structs.replace(standing, probe_at=at + PROBE_TIMEOUT)
+    return msgspec.structs.replace(site_state, probe_at=at + PROBE_TIMEOUT)
 
 
-def capped(standing: SiteState, top: int) -> SiteState:
+def capped(site_state: SiteState, top: int) -> SiteState:
     """The same under a plan that may have fewer tiers than before."""
-    return standing if standing.rung <= top else msgspec.structs.replace(standing, rung=top)
+    return site_state if site_state.rung <= top else msgspec.structs.replace(site_state, rung=top)
 
 
 def _spread(span: Moment, chance: float) -> Moment:

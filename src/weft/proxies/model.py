@@ -177,7 +177,7 @@ class ProxyTurn(msgspec.Struct, frozen=True):
     """Of the plan that is known; 0: none is."""
     used: Annotated[list[ProxyUsage], Meta(max_length=10_000)] = []
     sites: Annotated[list[Site], Meta(max_length=10_000)] = []
-    """Those whose standing is asked for."""
+    """Those whose state is asked for."""
 
 
 class SiteDirective(msgspec.Struct, frozen=True, array_like=True):
@@ -195,7 +195,7 @@ class ProxyTurnReply(msgspec.Struct, frozen=True):
     revision: int
     plan: ProxyPlan | None = None
     """With the secrets filled in; None: it is known already."""
-    standings: list[SiteDirective] = []
+    site_states: list[SiteDirective] = []
     ill: dict[str, float] = {}
     """Exits that are left alone, and for how many seconds."""
     stop: str = ""

@@ -94,8 +94,8 @@ class Proxies:
     def _turn(self, tx: Transaction, project: str, asked: ProxyTurn) -> tuple[ProxyTurnReply, StoredPlan]:
         at, kept = self._clock(), _existing(tx, project, asked.plan, lock=True)
         names = sorted({each.site for each in asked.used} | set(asked.sites))
-        standings = store.site_states(tx, kept.id, [each for each in names if kept.plan.covers(each)])
-        self._move(tx, kept, standings, asked.used, at)
+        site_states = store.site_states(tx, kept.id, [each for each in names if kept.plan.covers(each)])
+        self._move(tx, kept, site_states, asked.used, at)
         healths = self._heal(tx, kept, asked.used, at)
         for (site, name), counts in usage_counts(kept.plan, asked.used).items():
             store.spend(tx, kept.id, day_of(at), site, name, counts)
@@ -103,7 +103,7 @@ class Proxies:
         return (
             ProxyTurnReply(
                 revision=kept.revision,
-                standings=[self._standing(tx, kept, standings, each, at) for each in asked.sites],
+                site_states=[self._site_state(tx, kept, site_states, each, at) for each in asked.sites],
                 ill={name: (each.until - at) / SECOND for name, each in healths.items() if not each.is_well(at)},
                 stop=stop,
             ),
@@ -111,19 +111,24 @@ class Proxies:
         )
 
     def _move(
-        self, tx: Transaction, kept: StoredPlan, standings: dict[str, SiteState], used: Sequence[ProxyUsage], at: Moment
+        self,
+        tx: Transaction,
+        kept: StoredPlan,
+        site_states: dict[str, SiteState],
+        used: Sequence[ProxyUsage],
+        at: Moment,
     ) -> None:
         """Let each verdict move its site."""
-        top, before = len(kept.plan.tiers) + 1, dict(standings)
+        top, before = len(kept.plan.tiers) + 1, dict(site_states)
         for each in used:
             if kept.plan.covers(each.site):
                 told = SiteOutcome(verdict=each.verdict, rung=each.rung, at=at)
                 for _ in range(min(each.requests, MOST_REPEATED)):
-                    standing = standings.get(each.site, SiteState())
-                    standings[each.site] = escalation.next_state(standing, told, top, self._chance())
-        for site, standing in standings.items():
-            if standing != before.get(site, SiteState()):
-                store.put_site_state(tx, kept.id, site, standing, at)
+                    site_state = site_states.get(each.site, SiteState())
+                    site_states[each.site] = escalation.next_state(site_state, told, top, self._chance())
+        for site, site_state in site_states.items():
+            if site_state != before.get(site, SiteState()):
+                store.put_site_state(tx, kept.id, site, site_state, at)
 
     def _heal(
         self, tx: Transaction, kept: StoredPlan, used: Sequence[ProxyUsage], at: Moment
@@ -152,19 +157,19 @@ class Proxies:
             events.append(tx, [Fact(kind, kept.project, data={"plan": kept.name, "today": today / 1e6})], at)
         return level.stop
 
-    def _standing(
-        self, tx: Transaction, kept: StoredPlan, standings: Mapping[str, SiteState], site: str, at: Moment
+    def _site_state(
+        self, tx: Transaction, kept: StoredPlan, site_states: Mapping[str, SiteState], site: str, at: Moment
     ) -> SiteDirective:
         """How a site is to be asked. Who is told to make a probe is the only one."""
         top = len(kept.plan.tiers) + 1
-        standing = escalation.capped(standings.get(site, SiteState()), top)
-        if standing.rung == escalation.DIRECT:
+        site_state = escalation.capped(site_states.get(site, SiteState()), top)
+        if site_state.rung == escalation.DIRECT:
             return SiteDirective(site)
-        probing = escalation.with_probe(standing, at)
+        probing = escalation.with_probe(site_state, at)
         if probing is not None:
             store.put_site_state(tx, kept.id, site, probing, at)
-        again = (probing or standing).probe_at - at
-        return SiteDirective(site, standing.rung, probing is not None, again / SECOND)
+        again = (probing or site_state).probe_at - at
+        return SiteDirective(site, site_state.rung, probing is not None, again / SECOND)
 
     async def _opened(self, kept: StoredPlan) -> ProxyPlan:
         """A plan with its secrets and with all rules, for a process that holds a run of its project."""

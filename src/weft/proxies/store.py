@@ -84,8 +84,8 @@ def all_site_states(tx: Transaction, plan_id: int, limit: int) -> list[tuple[str
     return [(row.site, _decode_state(row.state), row.updated_at) for row in tx.rows(query)]
 
 
-def put_site_state(tx: Transaction, plan_id: int, site: str, standing: SiteState, at: Moment) -> None:
-    values = {"rung": standing.rung, "state": msgspec.json.encode(standing).decode(), "updated_at": at}
+def put_site_state(tx: Transaction, plan_id: int, site: str, site_state: SiteState, at: Moment) -> None:
+    values = {"rung": site_state.rung, "state": msgspec.json.encode(site_state).decode(), "updated_at": at}
     insert_missing(tx, sites, {"plan_id": plan_id, "site": site} | values)
     tx.execute(update(sites).where(sites.c.plan_id == plan_id, sites.c.site == site).values(values))
 

@@ -69,7 +69,7 @@ class RunOutcome(StrEnum):
     CONDITION = "condition"
     """Its spider ended well, but a success condition of it did not hold."""
     SKIPPED = "skipped"
-    """Never started: a forerunner did not end as asked for."""
+    """Never started: an upstream task did not end as asked for."""
     RELEASED = "released"
     """Given back by a draining worker or an open circuit breaker; counts for nothing."""
 

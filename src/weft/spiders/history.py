@@ -181,20 +181,22 @@ def _past_run(row: Any, yielded: Any, told: Mapping[str, Any]) -> PastRun:
     )
 
 
-def _count(standing: SpiderHealth, row: Any, counts: Mapping[tuple[int, int], int], told: Mapping[str, Any]) -> None:
-    standing.runs += 1
+def _count(
+    spider_health: SpiderHealth, row: Any, counts: Mapping[tuple[int, int], int], told: Mapping[str, Any]
+) -> None:
+    spider_health.runs += 1
     items = counts.get((row.id, row.attempt), _whole(told.get("items")))
-    standing.items += items
-    standing.pages += _whole(told.get("pages") if row.pages is None else row.pages)
-    standing.errors += _whole(told.get("errors") if row.errors is None else row.errors)
-    standing.came_out.append(RunResult(row.state, items))
+    spider_health.items += items
+    spider_health.pages += _whole(told.get("pages") if row.pages is None else row.pages)
+    spider_health.errors += _whole(told.get("errors") if row.errors is None else row.errors)
+    spider_health.came_out.append(RunResult(row.state, items))
     if (seconds := _seconds(row.started_at, row.finished_at)) is not None:
-        standing.seconds += seconds
-        standing.ended += 1
-    if len(standing.states) < MOST_BASELINE_RUNS:
-        standing.states.append(row.state)
-    if not standing.last_run_id:
-        standing.last_run_id, standing.last_at = row.id, row.queued_at
+        spider_health.seconds += seconds
+        spider_health.ended += 1
+    if len(spider_health.states) < MOST_BASELINE_RUNS:
+        spider_health.states.append(row.state)
+    if not spider_health.last_run_id:
+        spider_health.last_run_id, spider_health.last_at = row.id, row.queued_at
 
 
 def _spider_healths(tx: Transaction, names: Collection[str]) -> dict[str, ProjectHealth]:

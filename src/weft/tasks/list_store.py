@@ -213,7 +213,7 @@ class TaskGraph:
 
     tasks: Sequence[StoredTask]
     edges: Sequence[tuple[int, int, str]]
-    """The id of the forerunner, that of the task, and how the first must end."""
+    """The id of the upstream task, that of the task, and how the first must end."""
     newest: dict[int, Any]
     """The newest run of each task that has one."""
     is_whole: bool

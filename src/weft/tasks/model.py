@@ -179,7 +179,7 @@ OUTCOMES = ("failed", "timeout", "lost", "condition", *LIMITS)
 
 
 class UpstreamTask(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A forerunner, and how it must end."""
+    """An upstream task, and how it must end."""
 
     task: str
     on: Literal["success", "failure", "any"] = "success"
@@ -236,7 +236,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
         _check_retry(self.retry)
         for name in self.params:
             _check_field("parameter", name, name.isidentifier(), "it must be a name of letters, digits and '_'")
-        names = [forerunner.task for forerunner in self.after]
+        names = [upstream.task for upstream in self.after]
         _check_field("after", names, len(set(names)) == len(names), "a task may be named once")
         if self.success_if is not None and self.kind not in CODED_KINDS:
             raise Invalid("success_if", NOT_SHOWN, f"only a task of the kind spider has it, not one of {self.kind}")

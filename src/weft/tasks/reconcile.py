@@ -29,7 +29,7 @@ from weft.tasks.schedule import Schedule, next_fire
 from weft.tasks.store import StoredTask
 
 UpstreamGraph = Mapping[int, Sequence[int]]
-"""The forerunners of each task."""
+"""The upstream tasks of each task."""
 
 
 def check_acyclic(graph: UpstreamGraph, names: Mapping[int, str]) -> None:
@@ -41,15 +41,15 @@ def check_acyclic(graph: UpstreamGraph, names: Mapping[int, str]) -> None:
 
 
 def flow_matching(graph: UpstreamGraph) -> dict[int, bool]:
-    """For each task with forerunners: whether all of them stem from one and the same first task.
+    """For each task with upstream tasks: whether all of them stem from one and the same first task.
 
-    Then its forerunners are matched start by start; otherwise it waits until each of them has ended once more.
+    Then its upstream tasks are matched start by start; otherwise it waits until each of them has ended once more.
     """
     root: dict[int, int | None] = {}
     for task in TopologicalSorter(graph).static_order():
-        found = {root[forerunner] for forerunner in graph.get(task, ())}
+        found = {root[upstream] for upstream in graph.get(task, ())}
         root[task] = task if not found else found.pop() if len(found) == 1 else None
-    return {task: root[task] is not None for task, forerunners in graph.items() if forerunners}
+    return {task: root[task] is not None for task, upstreams in graph.items() if upstreams}
 
 
 MOST_AUDITED = 500
@@ -192,7 +192,7 @@ def check_no_orphans(tx: Transaction, gone: Collection[StoredTask]) -> None:
         names = sorted(following[edge.task_id].task.full_name for edge in edges if edge.upstream_id == stored.id)
         if names:
             raise Conflict(
-                f"task {stored.task.full_name} is still a forerunner of {', '.join(names)}; change those first"
+                f"task {stored.task.full_name} is still an upstream task of {', '.join(names)}; change those first"
             )
 
 
@@ -254,19 +254,19 @@ def _set_dependencies(tx: Transaction, touched: Sequence[Task], ids: Mapping[tup
     edges = []
     for task in touched:
         for after in task.after:
-            forerunner = known.get(_task_key(after.task, task.project))
-            if forerunner is None:
+            upstream = known.get(_task_key(after.task, task.project))
+            if upstream is None:
                 raise Invalid(f"after of {task.full_name}", after.task, "there is no such task")
-            edges.append({"task_id": ids[task.project, task.name], "upstream_id": forerunner.id, "on": after.on})
+            edges.append({"task_id": ids[task.project, task.name], "upstream_id": upstream.id, "on": after.on})
     store.replace_dependencies(tx, [ids[task.project, task.name] for task in touched], edges)
     whole = store.dependency_graph(tx)
-    members = {*whole, *(each for forerunner in whole.values() for each in forerunner)}
+    members = {*whole, *(each for upstream in whole.values() for each in upstream)}
     names = {task_id: stored.task.full_name for task_id, stored in store.by_ids(tx, members).items()}
     check_acyclic(whole, {task_id: names.get(task_id, str(task_id)) for task_id in members})
     store.set_flow_matching(tx, flow_matching(whole))
 
 
 def _task_key(name: str, project: str) -> tuple[str, str]:
-    """A forerunner is named as ``task``, in the same project, or as ``project/task``."""
+    """An upstream task is named as ``task``, in the same project, or as ``project/task``."""
     first, _, last = name.rpartition("/")
     return (first or project, last)

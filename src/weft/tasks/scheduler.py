@@ -188,7 +188,7 @@ def _ready_runs(tx: Transaction, ended: Sequence[Event]) -> list[NewRun]:
     edges = store.downstream_edges(tx, {event.task_id for event in ended if event.task_id is not None})
     if not edges:
         return []
-    # Two schedulers may each bring the last forerunner but one: the lock on the successor lets one see the other's.
+    # Two schedulers may each bring the last upstream task but one: the lock on the successor lets one see the other's.
     following = store.by_ids(tx, {edge.task_id for edge in edges}, lock=True)
     wanted = store.upstream_edges(tx, set(following))
     flows = store.flows_of_runs(tx, [event.run_id for event in ended if event.run_id is not None])
@@ -209,7 +209,7 @@ def _record_end(
     wanted: list[int],
     flows: dict[int, tuple[str, str]],
 ) -> NewRun | None:
-    """Note one forerunner's end; the run that follows once all are there."""
+    """Note one upstream task's end; the run that follows once all are there."""
     if stored.task.paused or event.run_id is None or event.run_id not in flows:
         return None
     correlation, trace = flows[event.run_id]
@@ -227,7 +227,7 @@ def _record_end(
         Trigger.DEPENDENCY,
         correlation_id=correlation,
         traceparent=next_span(trace),
-        skipped=None if all(arrived.values()) else "a forerunner did not end as asked for",
+        skipped=None if all(arrived.values()) else "an upstream task did not end as asked for",
     )
 
 

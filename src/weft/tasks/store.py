@@ -307,7 +307,7 @@ arrivals, runs = schema.arrivals, schema.runs
 
 
 def replace_dependencies(tx: Transaction, task_ids: Sequence[int], edges: Sequence[dict[str, Any]]) -> None:
-    """Let ``edges`` be the forerunners of ``task_ids``; what had arrived from others no longer counts."""
+    """Let ``edges`` be the upstream tasks of ``task_ids``; what had arrived from others no longer counts."""
     by_flow: dict[int, bool] = {}
     old: set[tuple[int, int]] = set()
     for part in chunks(task_ids):
@@ -321,7 +321,7 @@ def replace_dependencies(tx: Transaction, task_ids: Sequence[int], edges: Sequen
 
 
 def dependency_graph(tx: Transaction) -> dict[int, list[int]]:
-    """The forerunners of every task that has any."""
+    """The upstream tasks of every task that has any."""
     found: dict[int, list[int]] = {}
     for row in tx.rows(select(dependencies.c.task_id, dependencies.c.upstream_id)):
         found.setdefault(row.task_id, []).append(row.upstream_id)
@@ -329,7 +329,7 @@ def dependency_graph(tx: Transaction) -> dict[int, list[int]]:
 
 
 def set_flow_matching(tx: Transaction, by_flow: Mapping[int, bool]) -> None:
-    """Let forerunners be matched start by start or not; where that changes, matching begins anew."""
+    """Let upstream tasks be matched start by start or not; where that changes, matching begins anew."""
     known = {row.task_id: bool(row.by_flow) for row in tx.rows(select(dependencies))}
     for value in (True, False):
         for part in chunks([task_id for task_id, flow in by_flow.items() if flow is value and known[task_id] != value]):
@@ -360,7 +360,7 @@ def flows_of_runs(tx: Transaction, run_ids: Collection[int]) -> dict[int, tuple[
 
 
 def record_arrival(tx: Transaction, task_id: int, flow: str, upstream_id: int, run_id: int, met: bool) -> None:
-    """Note that a forerunner has ended; a later one of the same flow takes its place."""
+    """Note that an upstream task has ended; a later one of the same flow takes its place."""
     same = (arrivals.c.task_id == task_id, arrivals.c.flow == flow, arrivals.c.upstream_id == upstream_id)
     tx.execute(delete(arrivals).where(*same))
     values = {"task_id": task_id, "flow": flow, "upstream_id": upstream_id, "run_id": run_id, "met": met}
@@ -368,7 +368,7 @@ def record_arrival(tx: Transaction, task_id: int, flow: str, upstream_id: int, r
 
 
 def arrivals_of(tx: Transaction, task_id: int, flow: str) -> dict[int, bool]:
-    """The forerunners that have ended so far, and whether each ended as asked for."""
+    """The upstream tasks that have ended so far, and whether each ended as asked for."""
     query = select(arrivals.c.upstream_id, arrivals.c.met).where(arrivals.c.task_id == task_id, arrivals.c.flow == flow)
     return {row.upstream_id: bool(row.met) for row in tx.rows(query)}
 

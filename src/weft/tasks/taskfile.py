@@ -46,7 +46,7 @@ def parse(content: Any, where: str) -> DesiredState:
 
 
 def task_from(given: Any, where: str) -> Task:
-    """One task from a table; schedules may be texts such as '@every 5m', forerunners may be names."""
+    """One task from a table; schedules may be texts such as '@every 5m', upstream tasks may be names."""
     if not isinstance(given, Mapping):
         raise Invalid(where, given, "it must be a table")
     fields = dict(given)

@@ -81,7 +81,7 @@ BODIES: dict[str, Any] = {
     "webhooks.change": {"active": False},
     "webhooks.create": {"url": "https://shop.test/hook", "project": PROJECT},
 }
-QUERIES = {"crawls.why": "?url=https://shop.test/", "standings.history": "?spider=prices"}
+QUERIES = {"crawls.why": "?url=https://shop.test/", "spider_health.history": "?spider=prices"}
 
 
 async def create_objects(app: App, operation: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ async def create_objects(app: App, operation: str) -> dict[str, Any]:
         values |= await _items(app, new)
     elif noun in ("crawls", "crawl_urls", "crawl_files"):
         values |= await _crawl(app, new, verb)
-    elif noun in ("versions", "standings"):
+    elif noun in ("versions", "spider_health"):
         values |= await _versions(app, new)
     elif noun == "dead_letters":
         values["dead_letter_id"] = await _dead_letter(app, new)
@@ -222,7 +222,7 @@ async def _webhook(app: App) -> dict[str, Any]:
 
 OWN = {
     *("about.show", "activity.progress", "find.list", "keys.list", "keys.create", "projects.list", "schedules.preview"),
-    *("session.show", "session.issue_token", "standings.list", "versions.all_spiders", "views.list", "views.save"),
+    *("session.show", "session.issue_token", "spider_health.list", "versions.all_spiders", "views.list", "views.save"),
 }
 """What shows or makes to each caller only what is theirs."""
 MOST_OF_THEM = 0.9

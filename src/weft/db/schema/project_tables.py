@@ -95,7 +95,7 @@ dependencies = table(
 )
 
 arrivals = table(
-    "arrivals",  # forerunners that have ended, until all that a task waits for are there
+    "arrivals",  # upstream tasks that have ended, until all that a task waits for are there
     Column("task_id", Id),
     Column("flow", String(64)),
     Column("upstream_id", Id),

@@ -51,7 +51,7 @@ class OverviewAlert:
 
 async def overview(visit: Visit) -> WebPage:
     """Now, of late, next, and what is wrong."""
-    (running, queued, failed), (told, upcoming, known, standing), here, alerts = await asyncio.gather(
+    (running, queued, failed), (told, upcoming, known, spiders), here, alerts = await asyncio.gather(
         asyncio.gather(*(_runs(visit, asked) for asked in RUN_LISTS)),
         asyncio.gather(
             visit.call(events.show_activity),
@@ -65,7 +65,7 @@ async def overview(visit: Visit) -> WebPage:
     since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     failed = [run for run in failed if (run.finished_at or "") >= since[:19]]
     progress = await progress_of(visit, [*running, *queued])
-    alerts += _unhealthy_spiders(standing.items)
+    alerts += _unhealthy_spiders(spiders.items)
     alerts += [each for event in told.notable if (each := _recent_alerts(event)) is not None]
     names = {each.name for each in known.items}
     shown: dict[str, Any] = {

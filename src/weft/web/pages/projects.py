@@ -171,14 +171,14 @@ async def detail(visit: Visit) -> WebPage:
     """One project: how its spiders do, what it runs, what holds for it."""
     project = visit.path("project")
     settings = await visit.call(projects.show, project=project)
-    standing, spiders, newest, some_task = await asyncio.gather(
+    health, spiders, newest, some_task = await asyncio.gather(
         visit.call(spider_health.show, project=project),
         _spiders(visit, project),
         visit.call(versions.list_, project=project, query=versions.VersionQuery(limit=SHOWN_VERSIONS, brief=True)),
         visit.call(tasks.list_, query=tasks.TaskListQuery(project=project, limit=1)),
     )
-    document = {"standing": standing, "settings": settings, "spiders": spiders, "versions": newest.items}
-    by_spider = [] if standing.by_spider is msgspec.UNSET else standing.by_spider
+    document = {"spider_health": health, "settings": settings, "spiders": spiders, "versions": newest.items}
+    by_spider = [] if health.by_spider is msgspec.UNSET else health.by_spider
     rows = _rows(spiders, by_spider)
     after = visit.query.get("after", "")
     left = rows[next((place for place, each in enumerate(rows, 1) if each["name"] == after), 0) :]
@@ -254,7 +254,7 @@ def _rows(spiders: Sequence[SpiderDocument], by_spider: Sequence[SpiderHealthDoc
             "name": name,
             "doc": known[name].doc.partition("\n")[0] if name in known else "",
             "is_deployed": name in known,
-            "standing": did.get(name),
+            "spider_health": did.get(name),
         }
         for name in sorted(known.keys() | did.keys(), key=lambda name: (place.get(name, len(place)), name))
     ]
