@@ -580,12 +580,14 @@ def listen_for_connections(p: Place) -> None:
 @attempt
 def bind_a_port(p: Place) -> None:
     with socket.socket() as ear:
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the test holds it, so that nobody else takes it
         ear.bind(("127.0.0.1", p.free_port))
 
 
 @attempt
 def bind_a_port_for_datagrams(p: Place) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         ear.bind(("127.0.0.1", p.free_port))
 
 

@@ -25,7 +25,8 @@ from tests.executing import Log, attempt
 from tests.spiders import SETTINGS, SHARED, project, ready
 from tests.waiting import eventually
 from tests.workers.packages import requirements, sdist, wheel, wheels
-from weft import user_code
+from weft import bubblewrap, user_code
+from weft.adapters.executors import _zygote
 from weft.adapters.executors.shell import ShellExecutor
 from weft.adapters.executors.spider import SpiderExecutor
 from weft.errors import CodeNotReady, Rejected
@@ -37,6 +38,8 @@ SOURCE = Path(escapes.__file__).read_text()
 TOLD = re.compile(r"ESCAPES of (\d+): (.*?)\.")
 WHEELS = "wheels"
 MISSING = re.compile(r"MISSING (.*)")
+PATIENCE_SECONDS = 240
+"""No escape is about time, and user code gives way to whatever else this machine does."""
 BY_THE_KERNEL = "have the kernel signal the worker"
 SPIDER = """
 import scrapy
@@ -78,13 +81,12 @@ class Targets:
         self._gateway = socket.create_server(("127.0.0.1", 0))
         for each in (self._named, self._abstract):
             each.listen()
+        self._free = held_port()
         self._terminal = pty.openpty()
         self._open = os.open(data / "keys", os.O_RDONLY)
         os.set_inheritable(self._open, True)
         signal_number = signal.SIGRTMIN + number
         signal.signal(signal_number, self._hear)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            free_port = free.getsockname()[1]
         self.place: dict[str, Any] = {
             "data": str(data),
             "own": "",
@@ -97,7 +99,7 @@ class Targets:
             "socket": str(data / "socket"),
             "abstract": abstract,
             "port": self._gateway.getsockname()[1],
-            "free_port": free_port,
+            "free_port": self._free[0].getsockname()[1],
             "terminal": os.ttyname(self._terminal[1]),
             "package": user_code.__file__,
         }
@@ -108,11 +110,27 @@ class Targets:
     def close(self) -> None:
         self._victim.kill()
         self._victim.wait()
-        for each in (self._named, self._abstract, self._gateway):
+        for each in (self._named, self._abstract, self._gateway, *self._free):
             each.close()
         for number in (*self._terminal, self._open):
             os.close(number)
         self._shm.unlink(missing_ok=True)
+
+
+def held_port() -> tuple[socket.socket, socket.socket]:
+    """A port that no other process is given meanwhile, over TCP and UDP; whoever shares it as these do may bind it."""
+    while True:
+        stream, datagrams = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        for each in (stream, datagrams):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        stream.bind(("127.0.0.1", 0))
+        try:
+            datagrams.bind(stream.getsockname())
+        except OSError:  # somebody has that number for datagrams
+            stream.close()
+            datagrams.close()
+        else:
+            return stream, datagrams
 
 
 async def shell(targets: Targets, isolation: str) -> str:
@@ -173,7 +191,9 @@ async def learning(targets: Targets) -> str:
     try:
         await executor.prepare(ready(made), runs, {})
         (zygote,) = [task.result() for task in executor._zygotes._all.values()]
-        return str(await eventually(lambda: TOLD.search(said := b"".join(zygote._said).decode()) and said))
+        return str(
+            await eventually(lambda: TOLD.search(said := b"".join(zygote._said).decode()) and said, PATIENCE_SECONDS)
+        )
     finally:
         executor.release()
 
@@ -184,7 +204,7 @@ async def check(targets: Targets) -> str:
     made = project(targets.folder / "project", raising)
     (made / "shop" / "escapes.py").write_text(SOURCE)
     try:
-        await CodeChecker().check(made, CodeLayout(format="zip", settings="shop.settings"))
+        await CodeChecker(seconds=PATIENCE_SECONDS).check(made, CodeLayout(format="zip", settings="shop.settings"))
     except Rejected as rejected:
         return rejected.traceback
     return "its code was not rejected"
@@ -260,4 +280,5 @@ async def main(folder: Path, kinds: list[str]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     user_code.newest_landlock = int(sys.argv[2])
+    _zygote.READY_WITHIN_SECONDS = bubblewrap.PATIENCE_SECONDS = PATIENCE_SECONDS
     sys.stdout.write(json.dumps(asyncio.run(main(Path(sys.argv[1]), sys.argv[3:]))) + "\n")

@@ -19,6 +19,8 @@ from tests.agent.escapes import ATTEMPTS
 from tests.workers.escaping import KINDS
 from weft.agent import sandbox
 
+pytestmark = pytest.mark.timeout(900)
+
 ORDINARY = 65534
 """A user who has nothing on this machine."""
 PATIENCE_SECONDS = 300.0
