@@ -73,7 +73,9 @@ class Targets:
         data.chmod(0o700)
         self._shm = Path(f"/dev/shm/weft-escape-{os.getpid()}-{number}")
         self._shm.write_text("not yours")
-        self._victim = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        # What it were to hold open would keep whoever reads the output of this process waiting.
+        none = subprocess.DEVNULL
+        self._victim = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=none, stderr=none)
         self._named, self._abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
         self._named.bind(os.path.relpath(data / "socket"))
         abstract = f"weft-escape-{os.getpid()}-{number}"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,15 @@ def tried(place: Path, user: str, landlock: int, kinds: Sequence[str]) -> dict[s
     return found
 
 
-def as_ordinary(command: Sequence[str]) -> list[str]:
-    """Who sees this Python and this checkout also where a home of root is around them: over a mount of its own."""
-    needed = {Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), REPOSITORY}
+NEEDED = frozenset({Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), REPOSITORY})
+
+
+def as_ordinary(command: Sequence[str], needed: Collection[Path] = NEEDED) -> list[str]:
+    """Who sees this Python and this checkout also where a home of root is around them: over a mount of its own.
+
+    It begins in its working directory anew: the one that it had is below the folders that are closed to it, so no path
+    with ``..`` would lead out of there.
+    """
     closed = {outer for path in needed for outer in path.parents if not outer.stat().st_mode & 0o001}
     outermost = {path for path in closed if not closed & set(path.parents)}
     steps = []
@@ -137,8 +143,21 @@ def as_ordinary(command: Sequence[str]) -> list[str]:
             there = shlex.quote(str(each))
             steps += [f"mkdir -p {there}", f"mount -c --bind /proc/self/fd/{number} {there}", f"exec {number}<&-"]
     become = f"exec setpriv --reuid={ORDINARY} --regid={ORDINARY} --clear-groups --inh-caps=-all {shlex.join(command)}"
-    script = " && ".join([*steps, become])
+    script = " && ".join([*steps, 'cd "$PWD"', become])
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_finds_its_way_out_of_a_checkout_below_closed_folders(place: Path) -> None:
+    checkout = place / "closed" / "open" / "closed too" / "checkout"
+    checkout.mkdir(parents=True)
+    (checkout / "file").write_text("found")
+    for closed in (place / "closed", checkout.parent):
+        closed.chmod(0o700)
+    way = os.path.relpath("/tmp", checkout)
+    command = as_ordinary(["sh", "-c", f"cat ../checkout/file; ls -d {way}"], [checkout])
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=checkout, check=False)
+    assert (ended.stdout, ended.stderr) == (f"found{way}\n", "")
 
 
 USERS = ("root", "ordinary") if os.geteuid() == 0 else ("this one",)
