@@ -43,6 +43,7 @@ def attempt(
     env: Mapping[str, str] | None = None,
     project: str = "shop",
     secrets: tuple[str, ...] = (),
+    ports: tuple[int, ...] | None = None,
 ) -> Work:
     return Work(
         run_id=12,
@@ -58,6 +59,7 @@ def attempt(
         grace_seconds=grace_seconds,
         code=code,
         env=env or {},
+        ports=ports,
         allowed_networks=THIS_MACHINE,
         secrets=secrets,
     )

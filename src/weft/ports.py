@@ -194,6 +194,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     env: Mapping[str, str] = {}
     """Variables of the worker's environment that it is to see."""
+    ports: tuple[int, ...] | None = None
+    """The only TCP ports that user code may connect to; None: all of the network, empty: none of it."""
     grace_seconds: float = 10.0
     """How long a stopped process may take before it is killed."""
     code: ReadyCode | None = None
@@ -262,9 +264,11 @@ class Executor(Protocol):
 class Prepares(Protocol):
     """What an executor may have besides, where a first run would start slowly."""
 
-    async def prepare(self, code: ReadyCode, folder: Path, env: Mapping[str, str]) -> None:
-        """Get ready for runs of this code, whose folders will be in ``folder``, with these further variables. May fail:
-        a run then starts slowly."""
+    async def prepare(
+        self, code: ReadyCode, folder: Path, env: Mapping[str, str], ports: tuple[int, ...] | None = None
+    ) -> None:
+        """Get ready for runs of this code, whose folders will be in ``folder``, with these further variables and this
+        network. May fail: a run then starts slowly."""
 
     def release(self) -> None:
         """Let go of what was prepared and is not in use."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from weft import bubblewrap
 from weft.errors import Invalid
@@ -40,6 +40,15 @@ GRACE: Final = "WEFT_GRACE_SECONDS"
 """The setting of Scrapy by which a project's code, or one run, says it."""
 
 MIB: Final = 2**20
+
+Network = Literal["all", "none"] | tuple[int, ...]
+"""What the setting ``network`` of a project may say; numbers are TCP ports."""
+MOST_PORTS: Final = 64
+NETWORK_ALLOWED: Final = f'it must be "all", "none", or a list of 1 to {MOST_PORTS} TCP ports from 1 to 65535'
+PORT_OF_NAMES: Final = 53
+"""The port of name servers."""
+NAMES_OVER_TCP: Final = {"RES_OPTIONS": "use-vc"}
+"""Has the C library ask them over TCP: where ports are limited, there is no UDP."""
 
 NEWEST_LANDLOCK: Final = 6
 newest_landlock = NEWEST_LANDLOCK
@@ -70,7 +79,10 @@ class Kind:
     """Of the whole of it where somebody watches it, and of each process where the kernel does."""
 
 
-ANY_NETWORK: Final = "any address over TCP and UDP; listens on no port; no socket of this machine by name"
+ANY_NETWORK: Final = (
+    "any address over TCP and UDP, or what its project's network allows; listens on no port; no socket of this machine "
+    "by name"
+)
 RUN: Final = {
     "memory_bytes": 1024 * MIB,
     "processes": 64,
@@ -148,13 +160,15 @@ class Launch:
         tell: bool = True,
         low: bool = False,
     ) -> None:
-        """``must``: it is rather not started than with less; ``ports``: the only ones to connect to, where given;
+        """``must``: it is rather not started than with less; ``ports``: the only TCP ports to connect to, where given,
+        with no UDP; none of them: no network at all;
         ``tell``: what the sandbox lacks is the first line of its output; ``low``: it yields the processor to weft; for
         runs their executor sees to that."""
         read, write = list(read), list(write)
         self._isolation, self._read, self._write = isolation, read, write
+        self._has_network = ports is None or bool(ports)
         words = [("isolation", isolation), *(("arg", word) for word in argv)]
-        words += [("env", f"{name}={value}") for name, value in env.items()]
+        words += [("env", f"{name}={value}") for name, value in {**variables_for(ports), **env}.items()]
         words += [("read", path) for path in read] + [("write", path) for path in write]
         words += [("limit", f"{name}={value}") for name, value in (limits or {}).items() if value or name == "landlock"]
         words += [("limit", f"{name}={value}") for name, value in of_older_kernels().items()]
@@ -179,7 +193,8 @@ class Launch:
         line = [sys.executable, "-I", "-S", LAUNCHER, str(self.descriptor)]
         if self._isolation != "L2":
             return line
-        return bubblewrap.wrapped(line, read=[*self._read, sys.prefix, sys.base_prefix], write=self._write)
+        read = [*self._read, sys.prefix, sys.base_prefix]
+        return bubblewrap.wrapped(line, read=read, write=self._write, network=self._has_network)
 
     def reached(self) -> Reached:
         """What the launcher has said before the command began."""
@@ -208,7 +223,7 @@ async def reached_by(
     if lacks := why_not(isolation):
         return Reached(failure=lacks)
     limits = {**KINDS[kind].limits, **({} if landlock is None else {"landlock": landlock})}
-    ports: list[int] | None = [] if kind == "install" else None
+    ports = [PORT_OF_NAMES] if kind == "install" else None  # any: an install has that of its proxy
     launch = Launch(["true"], bare_environment(), isolation=isolation, limits=limits, ports=ports, tell=False)
     with closing(launch):
         process = await asyncio.create_subprocess_exec(
@@ -237,6 +252,42 @@ def stricter(*levels: str | None) -> str:
     """The highest of these levels, which compare as texts; none of them, or L0, demands nothing: empty."""
     highest = max((level or "" for level in levels), default="")
     return "" if highest == LEVELS[0] else highest
+
+
+def ports_of(network: Network | None) -> tuple[int, ...] | None:
+    """The TCP ports that code of a project may connect to, by its setting; None: all of the network, empty: nothing.
+
+    Where ports are listed, names can be looked up as well.
+    """
+    if network is None or network == "all":
+        return None
+    return () if network == "none" else tuple(sorted({*network, PORT_OF_NAMES}))
+
+
+def widens(before: Network | None, after: Network | None) -> bool:
+    """Whether ``after`` reaches more than ``before``."""
+    had, has = ports_of(before), ports_of(after)
+    return had is not None and (has is None or not set(has) <= set(had))
+
+
+def is_network(network: Network) -> bool:
+    """Whether a project's setting may say this."""
+    if isinstance(network, str):
+        return network in ("all", "none")
+    return 1 <= len(network) <= MOST_PORTS and all(1 <= port <= 65535 for port in network)
+
+
+def variables_for(ports: Collection[int] | None) -> Mapping[str, str]:
+    """What a process has in its environment to look names up with only these ports."""
+    return NAMES_OVER_TCP if ports else {}
+
+
+def network_told(ports: Collection[int] | None) -> bytes:
+    """The line by which the log of a run says that its network is limited; empty where it is not."""
+    if ports is None:
+        return b""
+    only = f"TCP ports {', '.join(map(str, sorted(ports)))} only, no UDP" if ports else "none"
+    return f"weft: network: {only} (the setting network of its project)\n".encode()
 
 
 def of_older_kernels() -> dict[str, int]:

@@ -192,6 +192,27 @@ def test_a_list_of_ports_is_all_that_it_can_connect_to() -> None:
         assert said(act) == ["allowed", "allowed"]
 
 
+MADE = """
+import socket
+of_each = [(family, kind) for family in (socket.AF_INET, socket.AF_INET6) for kind in (1, 2)]
+print(json.dumps([[tried(socket.socket, *each) for each in of_each], tried(socket.socketpair), REACHED.missing]))
+"""
+
+
+@pytest.mark.parametrize("landlock", [6, 2, 0])
+def test_without_any_port_no_kernel_lets_it_have_a_socket_of_the_network(landlock: int) -> None:
+    made, pair, missing = json.loads(sandboxed(MADE, limits={"ports": [], "landlock": landlock}).stdout)
+    assert (made, pair) == (["PermissionError"] * 4, "allowed")
+    assert sandbox.NO_PORTS not in missing
+
+
+@pytest.mark.parametrize("landlock", [6, 2, 0])
+def test_with_a_list_of_ports_it_has_no_datagrams_and_says_where_the_list_is_not_held(landlock: int) -> None:
+    made, pair, missing = json.loads(sandboxed(MADE, limits={"ports": [443], "landlock": landlock}).stdout)
+    assert (made, pair) == (["allowed", "PermissionError"] * 2, "allowed")
+    assert (sandbox.NO_PORTS in missing) is (landlock != 6)
+
+
 def test_names_are_resolved() -> None:
     assert said("__import__('socket').getaddrinfo('localhost', 80)[0][4][1]") == 80
 

@@ -85,7 +85,7 @@ async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -
     developer, owner = [await nobody.with_role(role, "shop") for role in (Role.DEVELOPER, Role.ADMIN)]
     assert (await developer.call("PUT", "/v1/projects/shop", wanted)).status == 403
     answer = await owner.call("PUT", "/v1/projects/shop", wanted)
-    untrusted = {"may_run_unsandboxed": False, "may_build": False, "spider_env": []}
+    untrusted = {"may_run_unsandboxed": False, "may_build": False, "spider_env": [], "network": "all"}
     assert answer.json == {"name": "shop"} | untrusted | wanted
     assert (await developer.get("/v1/projects/shop")).json == answer.json
     assert [each["name"] for each in (await developer.get("/v1/projects")).json["items"]] == ["shop"]
@@ -95,6 +95,37 @@ async def test_the_settings_of_a_project_are_set_by_its_admin(nobody: Visitor) -
     assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L9"})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {"grace_seconds": 3601})).status == 422
     assert (await owner.call("PUT", "/v1/projects/shop", {"min_isolation": "L1"})).json["tags"] == {}
+
+
+@pytest.mark.parametrize("wrong", ["some", [], [0], [65536], [443.5], ["443"], list(range(1, 100))])
+async def test_a_network_that_cannot_be_is_refused(nobody: Visitor, wrong: Any) -> None:
+    owner = await nobody.with_role(Role.ADMIN, "shop")
+    assert (await owner.call("PUT", "/v1/projects/shop", {"network": wrong})).status == 422
+
+
+@pytest.mark.parametrize(
+    ("before", "narrower", "wider"),
+    [("none", ["none"], [[443], "all", None]), ([80, 443], [[443], [443, 80], "none"], [[443, 8080], "all", None])],
+)
+async def test_the_network_of_a_project_is_widened_by_an_admin_of_all_alone_and_that_is_recorded(
+    nobody: Visitor, before: Any, narrower: list[Any], wider: list[Any]
+) -> None:
+    owner, admin = await nobody.with_role(Role.ADMIN, "shop"), await nobody.with_role(Role.ADMIN)
+    for network in (before, *(each for less in narrower for each in (less, before))):
+        asking = owner if network != before or network == "none" else admin
+        assert (await asking.call("PUT", "/v1/projects/shop", {"network": network})).status in (200, 201)
+    for settings in ({} if network is None else {"network": network} for network in wider):
+        for way in (
+            ("PUT", "/v1/projects/shop", settings),
+            ("POST", "/v1/tasks/apply", {"projects": {"shop": settings}}),
+        ):
+            assert (await owner.call(*way)).status == 403
+        assert (await owner.get("/v1/projects/shop")).json["network"] == before
+        assert (await admin.call("PUT", "/v1/projects/shop", settings)).status == 200
+        entry = (await admin.get("/v1/audit?action=projects.put")).json["items"][0]
+        now = settings.get("network", "all")
+        assert [entry["data"][each].get("network") for each in ("before", "after")] == [before, now]
+        assert (await admin.call("PUT", "/v1/projects/shop", {"network": before})).status == 200
 
 
 @pytest.mark.parametrize("less", [{}, {"min_isolation": "L0"}, {"min_isolation": "L1"}])

@@ -591,6 +591,16 @@ async def test_who_may_run_without_a_sandbox_is_told(sound: Config) -> None:
     )
 
 
+async def test_the_projects_whose_network_is_limited_are_told(sound: Config) -> None:
+    assert "every project has all of the network" in (await found(sound, "C47")).found
+    await act(sound, lambda app: app.tasks.configure("shop", ProjectSettings(network=(443, 80))))
+    await act(sound, lambda app: app.tasks.configure("bank", ProjectSettings(network="none")))
+    finding = await found(sound, "C47")
+    assert (finding.ok, "limited to TCP ports for: bank (none), shop (53, 80, 443);" in finding.found) == (True, True)
+    finding = await found(replace(sound, newest_landlock=2), "C43")
+    assert "ports to bind and to connect to are not limited" in finding.found
+
+
 async def test_metrics_that_user_code_may_read_are_told(sound: Config) -> None:
     words = "open_metrics lets user code on the machine of a gateway read the metrics of all projects"
     assert words not in (await found(sound, "C47")).found

@@ -89,3 +89,11 @@ async def test_whether_packages_may_be_built_is_as_its_project_says_when_a_run_i
             run = await queued(app, None, "spider", code)
             assert run.spec.code is not None
             assert run.spec.code.may_build is allowed
+
+
+@pytest.mark.parametrize("kind", ["shell", "spider"])
+async def test_the_network_of_a_run_is_that_of_its_project_when_it_is_queued(app: App, kind: str) -> None:
+    ports: list[tuple[Any, Any]] = [("none", ()), ((443, 80), (53, 80, 443)), ("all", None)]
+    for network, allowed in ports:
+        await trust(app, network=network)
+        assert (await queued(app, None, kind, CODE if kind == "spider" else None)).spec.ports == allowed

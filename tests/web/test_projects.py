@@ -131,13 +131,17 @@ async def test_an_admin_changes_what_holds_for_a_project(app: App, surfer: Surfe
     assert 'value="3"' in page.text
     assert "heavy=2" in page.text
     typed = {"max_running": "5", "weight": "2.5", "keep_days": "", "tags": "heavy=2\nslow = 1\n", "min_isolation": "L1"}
-    typed |= {"spider_env": "SHOP_DB\nPROXY_*", "grace_seconds": "60"}
+    typed |= {"spider_env": "SHOP_DB\nPROXY_*", "grace_seconds": "60", "network": "80, 443"}
     saved = await surfer.send("/projects/shop/settings", page.fields | typed)
     assert saved.leads_to == "/projects/shop?said=saved"
     found = await app.tasks.settings("shop")
     assert (found.max_running, found.weight, found.tags) == (5, 2.5, {"heavy": 2, "slow": 1})
     assert (found.min_isolation, found.spider_env, found.grace_seconds) == ("L1", ("SHOP_DB", "PROXY_*"), 60)
-    assert "SHOP_DB, PROXY_*" in (await surfer.get("/projects/shop")).text
+    assert found.network == (80, 443)
+    shown = (await surfer.get("/projects/shop")).text
+    assert "SHOP_DB, PROXY_*" in shown
+    assert "TCP ports 80, 443 only" in shown
+    assert 'value="80, 443"' in (await surfer.get("/projects/shop/settings")).text
     stale = await surfer.send("/projects/shop/settings", page.fields | {"max_running": "7"})
     assert stale.status == 422
     assert (await app.tasks.settings("shop")).max_running == 5
@@ -150,6 +154,8 @@ async def test_an_admin_changes_what_holds_for_a_project(app: App, surfer: Surfe
         ({"max_running": "0"}, "max_running", "it must be from 1 to 1000000"),
         ({"tags": "heavy"}, "tags", "Each line must be a tag"),
         ({"spider_env": "WEFT_TOKEN"}, "spider_env", "each must be the name of a variable, or PREFIX_*"),
+        ({"network": "some"}, "network", "This must be all, none, or TCP ports such as 80, 443."),
+        ({"network": "443, 70000"}, "network", "TCP ports from 1 to 65535"),
         ({"grace_seconds": "4000"}, "grace_seconds", "it must be from 0 to 3600"),
         ({"weight": "-1"}, "weight", "it must be from 0.001 to 1000"),
     ],

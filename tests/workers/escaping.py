@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.agent import escapes
 from tests.executing import Log, attempt
 from tests.spiders import SETTINGS, SHARED, project, ready
@@ -40,6 +42,8 @@ WHEELS = "wheels"
 MISSING = re.compile(r"MISSING (.*)")
 PATIENCE_SECONDS = 240
 """No escape is about time, and user code gives way to whatever else this machine does."""
+WITH_NETWORK = " with network "
+"""Stands in the name of a kind before the setting ``network`` of its project."""
 BY_THE_KERNEL = "have the kernel signal the worker"
 SPIDER = """
 import scrapy
@@ -58,7 +62,8 @@ class Escapes(scrapy.Spider):
 class Targets:
     """What there is to reach: a data directory, another run, sockets, a terminal, a worker."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, network: str = "all") -> None:
+        """``network`` is the setting of the project that tries it, or ``gateway`` for the port that there is."""
         self.folder, self.heard = folder, False
         data = folder / "data"
         other = data / "runs" / "w1" / "code-other" / "7-1"
@@ -84,6 +89,10 @@ class Targets:
         for each in (self._named, self._abstract):
             each.listen()
         self._free = held_port()
+        port = self._gateway.getsockname()[1]
+        self.ports = user_code.ports_of(
+            (port,) if network == "gateway" else msgspec.convert(network, user_code.Network)
+        )
         self._terminal = pty.openpty()
         self._open = os.open(data / "keys", os.O_RDONLY)
         os.set_inheritable(self._open, True)
@@ -100,7 +109,7 @@ class Targets:
             "signal": signal_number,
             "socket": str(data / "socket"),
             "abstract": abstract,
-            "port": self._gateway.getsockname()[1],
+            "port": port,
             "free_port": self._free[0].getsockname()[1],
             "terminal": os.ttyname(self._terminal[1]),
             "package": user_code.__file__,
@@ -141,7 +150,9 @@ async def shell(targets: Targets, isolation: str) -> str:
     (folder / "escapes.py").write_text(SOURCE)
     place = json.dumps({**targets.place, "own": str(folder)})
     argv = [sys.executable, "-I", str(folder / "escapes.py"), place]
-    ended = await ShellExecutor().execute(attempt(folder, {"argv": argv, "isolation": isolation}, log=log))
+    ended = await ShellExecutor().execute(
+        attempt(folder, {"argv": argv, "isolation": isolation}, log=log, ports=targets.ports)
+    )
     return f"{log.data.decode()}\n{ended}"
 
 
@@ -166,7 +177,7 @@ async def spider(targets: Targets, how: str) -> str:
     executor = SpiderExecutor()
     spec = {"spider": "escapes", **({"isolation": "L2"} if how == "L2" else {})}
     try:
-        ended = await executor.execute(attempt(folder, spec, code=code, log=log))
+        ended = await executor.execute(attempt(folder, spec, code=code, log=log, ports=targets.ports))
     finally:
         executor.release()
     printed = log.data.decode()
@@ -174,7 +185,8 @@ async def spider(targets: Targets, how: str) -> str:
     if how == "zygote":
         return (runs / "told").read_text()
     missing = (ended.result or {}).get("isolation_missing", [])
-    lines = [line for line in printed.splitlines() if not line.startswith("weft: cold start: ")]
+    assert ("weft: network: " in printed) is (targets.ports is not None), printed
+    lines = [line for line in printed.splitlines() if not line.startswith(("weft: cold start: ", "weft: network: "))]
     told = lines[0].removeprefix("weft: isolation ").split("; ")[1:] if lines[0].startswith("weft: isolation ") else []
     assert told == missing, f"{told} in the first line of the log, and {missing} in the result"
     return f"{printed}\n{ended}\nMISSING {json.dumps(missing)}"
@@ -191,7 +203,7 @@ async def learning(targets: Targets) -> str:
     (made / "shop" / "escapes.py").write_text(SOURCE)
     executor = SpiderExecutor()
     try:
-        await executor.prepare(ready(made), runs, {})
+        await executor.prepare(ready(made), runs, {}, targets.ports)
         (zygote,) = [task.result() for task in executor._zygotes._all.values()]
         return str(
             await eventually(lambda: TOLD.search(said := b"".join(zygote._said).decode()) and said, PATIENCE_SECONDS)
@@ -206,7 +218,9 @@ async def check(targets: Targets) -> str:
     made = project(targets.folder / "project", raising)
     (made / "shop" / "escapes.py").write_text(SOURCE)
     try:
-        await CodeChecker(seconds=PATIENCE_SECONDS).check(made, CodeLayout(format="zip", settings="shop.settings"))
+        await CodeChecker(seconds=PATIENCE_SECONDS).check(
+            made, CodeLayout(format="zip", settings="shop.settings"), ports=targets.ports
+        )
     except Rejected as rejected:
         return rejected.traceback
     return "its code was not rejected"
@@ -255,9 +269,10 @@ KINDS: dict[str, Callable[[Targets], Awaitable[str]]] = {
 
 async def tried(kind: str, folder: Path, number: int) -> Any:
     folder.mkdir()
-    targets = Targets(folder, number)
+    name, _, network = kind.partition(WITH_NETWORK)
+    targets = Targets(folder, number, network or "all")
     try:
-        said = await KINDS[kind](targets)
+        said = await KINDS[name](targets)
     finally:
         targets.close()
     found = TOLD.search(said)

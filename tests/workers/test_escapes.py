@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.agent.escapes import ATTEMPTS
-from tests.workers.escaping import KINDS
+from tests.workers.escaping import KINDS, WITH_NETWORK
 from weft.agent import sandbox
 
 pytestmark = pytest.mark.timeout(900)
@@ -60,7 +60,11 @@ LACKS = {
     0: [sandbox.NO_FILES],
 }
 """By the version of Landlock: what a run says that it lacks."""
-PORTS_OF_INSTALLS = {"bind a port", "connect to a port of this machine"}
+PORTS_OF_INSTALLS: dict[str, set[str]] = {
+    "install": {"bind a port", "connect to a port of this machine"},
+    "install, wheels only": set(),
+}
+"""What is installed is looked at without any network, which each kernel can hold."""
 HELD_BY_SECCOMP = {
     "change a limit of the worker",
     "connect to a socket by its name",
@@ -90,7 +94,7 @@ def reached(place: Path, user: str, landlock: int, kinds: Sequence[str]) -> dict
     for kind, told in found.items():
         assert isinstance(told, dict), f"{kind} has told nothing: {told}"
         assert told["tried"] == len(ATTEMPTS)
-        if kind in SPIDERS:
+        if kind.partition(WITH_NETWORK)[0] in SPIDERS:
             lacks = [each for each in LACKS[landlock] if each != sandbox.NO_SIGNALS or kind != "spider at L2"]
             assert told["missing"] == lacks, kind
     return {kind: set(told["reached"]) for kind, told in found.items()}
@@ -172,9 +176,23 @@ def test_no_kind_of_user_code_reaches_more_than_is_written_down(place: Path, use
     assert found == EXPECTED
 
 
+WITHOUT = tuple(kind for kind in EXPECTED if "install" not in kind)
+WITH_A_PORT = ("shell", "shell at L2", "spider, warm", "spider at L2")
+"""A port reaches the others by the same way as none of them does."""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_no_kind_of_user_code_has_more_of_the_network_than_its_project(place: Path, user: str) -> None:
+    """The tests above reach all of it, where no project says anything."""
+    kinds = {f"{kind}{WITH_NETWORK}none": EXPECTED[kind] - NETWORK for kind in WITHOUT}
+    connects = {"connect to a port of this machine"}
+    kinds |= {f"{kind}{WITH_NETWORK}gateway": EXPECTED[kind] - NETWORK | connects for kind in WITH_A_PORT}
+    assert reached(place, user, 6, list(kinds)) == kinds
+
+
 OLDER = {
     4: EXPECTED,
-    2: {kind: found | (PORTS_OF_INSTALLS if "install" in kind else PORTS) for kind, found in EXPECTED.items()},
+    2: {kind: found | PORTS_OF_INSTALLS.get(kind, PORTS) for kind, found in EXPECTED.items()},
 }
 """By the version of Landlock: what is held on kernels that have no newer one."""
 

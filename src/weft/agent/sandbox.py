@@ -77,10 +77,10 @@ def enter(
     """Restrict the calling process for good and return what was reached; with ``must``, ``Refused`` where it is less.
 
     Beside the system's own paths it may open ``read`` to read and execute, ``write`` for everything. Of ``limits``:
-    memory_bytes, cpu_seconds, processes, files, file_bytes as in a run's limits; ``ports`` are the only ones to connect
-    to, where given; ``mark`` is the number by which the worker finds what the run has left behind, ``zygote_mark`` that
-    of a zygote; ``soft`` leaves hard limits as they are; ``landlock`` is the newest version of the kernel's rules to
-    make use of, for tests of what holds on older ones.
+    memory_bytes, cpu_seconds, processes, files, file_bytes as in a run's limits; ``ports`` are the only TCP ports to
+    connect to, where given, and without any there is no network; ``mark`` is the number by which the worker finds what
+    the run has left behind, ``zygote_mark`` that of a zygote; ``soft`` leaves hard limits as they are; ``landlock`` is
+    the newest version of the kernel's rules to make use of, for tests of what holds on older ones.
     """
     limits = limits or {}
     os.umask(0o077)
@@ -107,23 +107,26 @@ def _entered(
         return Sandbox("L0", [NO_LINUX])
     from . import landlock, mounts, seccomp  # Only Linux has what they call.
 
-    newest = int(limits.get("landlock", landlock.NEWEST))
+    newest, ports = int(limits.get("landlock", landlock.NEWEST)), limits.get("ports")
     contained = _in_bubblewrap()
     kept = contained or mounts.keep(write)
     missing = [] if mounts.drop_privileges() else [NO_PRIVILEGES]
-    version = landlock.restrict([*system_paths(), *read], [*DEVICES, *write], limits.get("ports"), newest=newest)
+    version = landlock.restrict([*system_paths(), *read], [*DEVICES, *write], ports, newest=newest)
     scoped = version >= landlock.SINCE_SCOPES
     filtered = seccomp.deny(
         marked=marked,
         shielded=() if scoped else _others(),
         truncating=version < landlock.SINCE_TRUNCATE,
-        only_tcp=limits.get("ports") is not None,
+        network="all" if ports is None else "tcp" if ports else "none",
     )
     missing += [] if version else [NO_FILES]
     missing += [] if filtered else [NO_CALLS]
+    # Without network there are no sockets that could be bound or connected.
+    ports_held = version >= landlock.SINCE_NETWORK or (ports is not None and not ports)
     if missing:
+        missing += [] if ports_held or ports is None else [NO_PORTS]
         return Sandbox("L0", missing)
-    missing += [] if version >= landlock.SINCE_NETWORK else [NO_PORTS]
+    missing += [] if ports_held else [NO_PORTS]
     missing += [] if scoped or contained else [NO_SIGNALS]
     missing += [] if kept else [NO_MODES]
     if isolation == "L2" and not contained:

@@ -96,18 +96,16 @@ class _Program(ctypes.Structure):
 
 
 def deny(
-    *, marked: Sequence[int] = (), shielded: Sequence[int] = (), truncating: bool = False, only_tcp: bool = False
+    *, marked: Sequence[int] = (), shielded: Sequence[int] = (), truncating: bool = False, network: str = "all"
 ) -> bool:
     """Put the deny-list on the calling process; False where the kernel or the machine has none.
 
     ``marked``: these limits, which carry marks, can no longer be changed. ``shielded``: processes that cannot be
     signalled, nor be made the owner of a file, to whom the kernel sends signals; for kernels that have no better means.
     ``truncating``: files cannot be emptied by name, or by opening them to read, for kernels whose Landlock does not see
-    to that. ``only_tcp``: no socket of the network but those that Landlock has rules for.
+    to that. ``network``: "tcp" leaves no socket of the network but those that Landlock has rules for, "none" not one.
     """
-    program = program_for(
-        os.uname().machine, marked=marked, shielded=shielded, truncating=truncating, only_tcp=only_tcp
-    )
+    program = program_for(os.uname().machine, marked=marked, shielded=shielded, truncating=truncating, network=network)
     if program is None:
         return False
     filled = _Program(len(program) // 8, program)
@@ -121,7 +119,7 @@ def program_for(
     marked: Sequence[int] = (),
     shielded: Sequence[int] = (),
     truncating: bool = False,
-    only_tcp: bool = False,
+    network: str = "all",
 ) -> bytes | None:
     """The program as bytes; None for a machine whose numbers are not known here."""
     if machine not in MACHINES:
@@ -134,7 +132,7 @@ def program_for(
         steps += _when(number, [(RETURN, 0, 0, REFUSE)])
     steps += _when(CLONE3[column], [(RETURN, 0, 0, UNKNOWN)])  # Its flags are out of reach; callers fall back on clone.
     steps += _when(CLONE[column], [_argument(0), (ANY_BIT, 0, 1, NAMESPACES), *_refuse_or_allow()])
-    steps += _when(SOCKET[column], _only_tcp() if only_tcp else _refuse_values(FAMILIES))
+    steps += _when(SOCKET[column], _sockets(network))
     steps += _without_set_user_id(column)
     for pair in OF_ITSELF:
         steps += _when(pair[column], [_argument(0), (EQUAL, 1, 0, 0), *_refuse_or_allow()])
@@ -142,7 +140,7 @@ def program_for(
         of_itself = [_argument(0), (EQUAL, 2, 0, all_of_a_user), _argument(1), (EQUAL, 1, 0, 0)]
         steps += _when(pair[column], [*of_itself, *_refuse_or_allow()])
     steps += _when(PRLIMIT[column], _limits_of_itself(marked))
-    if only_tcp:
+    if network != "all":
         for pair, index in zip(FAST_OPEN, (3, 2, 3), strict=True):
             steps += _when(pair[column], [_argument(index), (ANY_BIT, 0, 1, FAST_OPEN_FLAG), *_refuse_or_allow()])
     if marked:
@@ -168,6 +166,15 @@ def _denied(column: int) -> Iterable[int]:
 def _when(number: int, then: list[Step]) -> list[Step]:
     """These steps, which end the program, for this call alone."""
     return [(EQUAL, 0, len(then), number), *then]
+
+
+def _sockets(network: str) -> list[Step]:
+    """Which sockets can be made: all but those of some families, of TCP, or of netlink alone."""
+    if network == "all":
+        return _refuse_values(FAMILIES)
+    if network == "tcp":
+        return _only_tcp()
+    return [_argument(0), (EQUAL, 1, 0, NETLINK), *_refuse_or_allow()]
 
 
 def _only_tcp() -> list[Step]:

@@ -162,7 +162,8 @@ def imported(first: dict[str, Any]) -> tuple[Any, list[str]]:
 
 def _enter(first: dict[str, Any], limits: str, write: Sequence[str] = ()) -> None:
     must = bool(first.get("must"))
-    sandbox.enter(first["isolation"], read=first["read"], write=write, limits=first.get(limits), must=must)
+    held = {**first.get(limits, {}), "ports": first.get("ports")}
+    sandbox.enter(first["isolation"], read=first["read"], write=write, limits=held, must=must)
 
 
 def main() -> int:

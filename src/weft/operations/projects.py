@@ -16,6 +16,7 @@ from weft.redaction import SHORTEST
 from weft.runs.success import SpiderSettings, SuccessConditions
 from weft.tasks.changes import raises_trust
 from weft.tasks.model import ProjectSettings, check_name
+from weft.user_code import Network
 
 operations = Operations("projects")
 
@@ -46,6 +47,8 @@ class ProjectDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The variables of a worker's environment that its runs see: names, or PREFIX_*."""
     grace_seconds: float | None
     """How long a stopped run may take to end, where its task does not say; null: 10."""
+    network: Network
+    """What its runs and its code may connect to: all, none, or a list of TCP ports."""
 
 
 PROJECT_EXAMPLE = {
@@ -62,6 +65,7 @@ PROJECT_EXAMPLE = {
     "spiders": {"prices": {"success_if": {"items": {"min_percent_of_usual": 50}}}},
     "spider_env": ["SHOP_DB", "PROXY_*"],
     "grace_seconds": None,
+    "network": [80, 443],
 }
 
 
@@ -100,8 +104,8 @@ async def show(call: Call) -> ProjectDocument:
 async def put(call: Call) -> ProjectDocument:
     """Set what holds for all tasks of a project; what is left out has its default.
 
-    Only an admin of all projects may allow what is not allowed yet of may_run_unsandboxed, may_build and spider_env,
-    and may lower min_isolation.
+    Only an admin of all projects may allow what is not allowed yet of may_run_unsandboxed, may_build, spider_env and
+    network, and may lower min_isolation.
     """
     project = _project_named(call)
     same = check_etag(call, "project", project)

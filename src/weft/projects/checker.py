@@ -136,16 +136,18 @@ class CodeChecker:
         may_build: bool = False,
         min_isolation: str = "",
         spider_env: Collection[str] = (),
+        ports: Collection[int] | None = None,
     ) -> CheckedCode:
         """The spiders and settings of the code in ``folder``; ``Rejected`` tells why there are none. ``spider_env``
-        names the further variables that its runs will see. Nothing of it is executed with less than ``min_isolation``.
+        names the further variables that its runs will see, ``ports`` the only ones that it may connect to, where given.
+        Nothing of it is executed with less than ``min_isolation``.
         """
         if min_isolation:
             await require_sandbox(min_isolation)
         async with self._python(folder, layout, may_build, min_isolation) as python, self._turns:
             clear_step("importing")
             env = passed_on(spider_env, self._variables)
-            answer = await self._asked(python, folder / layout.root, layout.settings, env, min_isolation)
+            answer = await self._asked(python, folder / layout.root, layout.settings, env, min_isolation, ports)
             spiders, grace_seconds = _spiders(answer, spider_env), _grace(answer)
             return CheckedCode(spiders, masked_settings(answer.settings), _warnings(answer, layout.root), grace_seconds)
 
@@ -158,7 +160,13 @@ class CodeChecker:
         return nullcontext(Path(sys.executable))
 
     async def _asked(
-        self, python: Path, root: Path, settings: str, env: Mapping[str, str], min_isolation: str
+        self,
+        python: Path,
+        root: Path,
+        settings: str,
+        env: Mapping[str, str],
+        min_isolation: str,
+        ports: Collection[int] | None,
     ) -> _Answer:
         place = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="weft-check-"))
         home, mark = place / "home", new_tag()
@@ -168,7 +176,7 @@ class CodeChecker:
             with (
                 (place / "said").open("xb") as said,
                 (place / "complained").open("xb") as complained,
-                closing(self._launch(python, root, settings, home, mark, env, min_isolation)) as launch,
+                closing(self._launch(python, root, settings, home, mark, env, min_isolation, ports)) as launch,
             ):
                 process = await asyncio.create_subprocess_exec(
                     *launch.argv,
@@ -196,6 +204,7 @@ class CodeChecker:
         mark: int,
         env: Mapping[str, str],
         min_isolation: str,
+        ports: Collection[int] | None,
     ) -> Launch:
         """It may read the code, and write only into the folder of the check."""
         code = os.path.abspath(root)
@@ -207,6 +216,7 @@ class CodeChecker:
             read=[code, *environment_paths(python)],
             write=[str(home)],
             limits={**KINDS["check"].limits, "mark": mark},
+            ports=ports,
             tell=False,
             low=True,
         )

@@ -34,6 +34,8 @@ class ProjectTrust(NamedTuple):
     """The variables of a worker's environment that its runs see, besides those that the worker is set up with."""
     grace_seconds: float | None = None
     """How long a stopped run of it may take to end, where its task does not say."""
+    ports: tuple[int, ...] | None = None
+    """The only TCP ports that its code may connect to; None: all of the network, empty: none of it."""
 
 
 NO_TRUST = ProjectTrust()
@@ -67,6 +69,8 @@ class FreshCode(msgspec.Struct, frozen=True, omit_defaults=True):
     code: Code
     spider_env: tuple[str, ...] = ()
     """The variables that its project names."""
+    ports: tuple[int, ...] | None = None
+    """The only TCP ports that its project lets them connect to."""
 
 
 class Argument(msgspec.Struct, frozen=True, omit_defaults=True):

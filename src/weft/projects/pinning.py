@@ -66,4 +66,4 @@ class RecentDeploys:
         """As a run would have it now: with the isolation without which nothing of it is installed or imported."""
         demanded = stricter(trust.min_isolation, self._min_isolation)
         code = replace(code, may_build=trust.may_build, min_isolation=demanded)
-        return FreshCode(code, trust.spider_env)
+        return FreshCode(code, trust.spider_env, trust.ports)

@@ -370,6 +370,7 @@ class Projects:
                 may_build=trust.may_build,
                 min_isolation=stricter(trust.min_isolation, self._min_isolation),
                 spider_env=(*self._spider_env, *trust.spider_env),
+                ports=trust.ports,
             )
         finally:
             await asyncio.to_thread(self.incoming.give_back, place)

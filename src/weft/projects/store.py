@@ -13,6 +13,7 @@ from weft.db import schema
 from weft.db.bulk import insert_missing
 from weft.db.database import Transaction
 from weft.projects.model import Code, ProjectTrust, SourceWarning, Spider, Version
+from weft.user_code import Network, ports_of
 
 projects, versions, runs = schema.projects, schema.versions, schema.runs
 
@@ -135,6 +136,7 @@ def _trust(row: Any) -> ProjectTrust:
         may_build=bool(row.may_build),
         spider_env=_variables(row.spider_env),
         grace_seconds=row.grace_seconds,
+        ports=None if row.network is None else ports_of(msgspec.json.decode(row.network, type=Network)),
     )
 
 

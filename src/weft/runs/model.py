@@ -131,6 +131,8 @@ class RunSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """The version of its project's code that it is pinned to, where its kind executes one."""
     spider_env: tuple[str, ...] = ()
     """The variables of its worker's environment that it sees, as its project says."""
+    ports: tuple[int, ...] | None = None
+    """The only TCP ports that it may connect to, as its project says; None: all of the network, empty: none of it."""
     success_if: SuccessConditions | None = None
     """What its task asks for; the conditions that it is under, with those of its spider and project, are on the run."""
     notes: tuple[str, ...] = ()

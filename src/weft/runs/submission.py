@@ -185,7 +185,9 @@ class CodePins:
             demanded = stricter(str(spec.get("isolation") or ""))
             code = replace(code, may_build=trust.may_build, min_isolation=demanded)
         run = _with_grace(run, trust.grace_seconds, None if code is None else code.grace_seconds)
-        return replace(run, spec=replace(run.spec, spec=spec, code=code, spider_env=trust.spider_env))
+        return replace(
+            run, spec=replace(run.spec, spec=spec, code=code, spider_env=trust.spider_env, ports=trust.ports)
+        )
 
     def _spiders_of(self, tx: Transaction, project: str, code: Code) -> frozenset[str]:
         if code.digest not in self._spiders:

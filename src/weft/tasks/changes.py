@@ -13,7 +13,7 @@ from weft.runs.lanes import project_limit, tag_limit
 from weft.runs.success import SpiderSettings, SuccessConditions
 from weft.tasks.model import ProjectSettings, Task
 from weft.tasks.store import StoredTask
-from weft.user_code import stricter
+from weft.user_code import Network, stricter, widens
 
 TAG_PREFIX = "tags."
 """What stands before a tag's name in the fields of a change of settings."""
@@ -25,6 +25,7 @@ JSON_SETTINGS: dict[str, tuple[Any, Any]] = {
     "success_if": (SuccessConditions | None, None),
     "spiders": (dict[str, SpiderSettings], {}),
     "spider_env": (tuple[str, ...], ()),
+    "network": (Network, "all"),
 }
 """Those that it has as JSON: what they are, and what they are without."""
 
@@ -33,6 +34,8 @@ def raises_trust(name: str, before: Any, after: Any) -> bool:
     """Whether a setting of a project, that changes so, is one by which only an admin of all may trust it with more."""
     if name == "spider_env":
         return bool(set(after or ()) - set(before or ()))
+    if name == "network":
+        return widens(before, after)
     if name == "min_isolation":
         return stricter(after) < stricter(before)
     return name in TRUST_SETTINGS and bool(after) and not before

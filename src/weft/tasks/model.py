@@ -21,7 +21,7 @@ from weft.runs.success import SpiderSettings, SuccessConditions
 from weft.tasks import cron
 from weft.tasks.schedule import Schedule
 from weft.tasks.timezones import wall_clock
-from weft.user_code import LONGEST_GRACE, VARIABLES, VARIABLES_ALLOWED
+from weft.user_code import LONGEST_GRACE, NETWORK_ALLOWED, VARIABLES, VARIABLES_ALLOWED, Network, is_network
 
 PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 UNTOUCHED = {"script"}
@@ -320,8 +320,12 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     add some."""
     grace_seconds: float | None = None
     """How long a stopped run may take to end before it is killed, where its task does not say."""
+    network: Network = "all"
+    """What its runs and its code may connect to: "all", "none", or TCP ports; only an admin of all projects may allow
+    more."""
 
     def __post_init__(self) -> None:
+        _check_field("network", self.network, is_network(self.network), NETWORK_ALLOWED)
         _check_field("weight", self.weight, 0.001 <= self.weight <= 1000, "it must be from 0.001 to 1000")
         _check_at_least_one("max_running", self.max_running)
         _check_at_least_one("max_queued", self.max_queued)

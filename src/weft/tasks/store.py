@@ -280,7 +280,7 @@ def set_project(tx: Transaction, name: str, settings: ProjectSettings) -> None:
     table = schema.projects
     named = ("weight", "max_queued", "keep_days", "min_isolation", "grace_seconds", "may_run_unsandboxed", "may_build")
     values = {name: getattr(settings, name) for name in named}
-    values |= {name: _json_text(getattr(settings, name)) for name in ("success_if", "spiders", "spider_env")}
+    values |= {name: _json_text(getattr(settings, name)) for name in ("success_if", "spiders", "spider_env", "network")}
     if tx.value(select(table.c.name).where(table.c.name == name)) is None:
         tx.execute(insert(table).values(name=name, **values))
     else:

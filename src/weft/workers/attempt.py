@@ -345,6 +345,7 @@ def _work(running: RunningAttempt, folder: Path, code: ReadyCode | None, tools: 
         log=running.log,
         folder=folder,
         env=env,
+        ports=lease.spec.ports,
         grace_seconds=GRACE_SECONDS if grace is None else grace,
         code=code,
         allowed_networks=tools.policy.allowed_networks,

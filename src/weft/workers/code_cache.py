@@ -169,8 +169,8 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 MOST_REMEMBERED = 1000
-What = tuple[str, str, tuple[str, ...]]
-"""The digest of code, the isolation that is demanded for it, and the variables that its runs will see."""
+What = tuple[str, str, tuple[str, ...], tuple[int, ...] | None]
+"""The digest of code, the isolation that is demanded for it, the variables that its runs will see, and their ports."""
 
 
 class CodePreparations:
@@ -189,19 +189,19 @@ class CodePreparations:
 
     def begin(self, codes: Iterable[FreshCode]) -> None:
         for each in codes:
-            if (what := _what(each.code, each.spider_env)) in self._known:
+            if (what := _what(each.code, each.spider_env, each.ports)) in self._known:
                 continue
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
             self._known.add(what)
-            task = asyncio.create_task(self._prepare(each.code, each.spider_env))
+            task = asyncio.create_task(self._prepare(each))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def used(self, code: Code | None, spider_env: tuple[str, ...] = ()) -> None:
-        """Note that a run of such code, which sees such variables, was started here."""
+    def used(self, code: Code | None, spider_env: tuple[str, ...] = (), ports: tuple[int, ...] | None = None) -> None:
+        """Note that a run of such code, which sees such variables and has such a network, was started here."""
         if code is not None:
-            self._known.add(_what(code, spider_env))
+            self._known.add(_what(code, spider_env, ports))
 
     def release(self) -> None:
         """Let go of what was prepared; runs that still go on keep what they have."""
@@ -210,19 +210,19 @@ class CodePreparations:
             if isinstance(executor, Prepares):
                 executor.release()
 
-    async def _prepare(self, code: Code, spider_env: tuple[str, ...]) -> None:
-        """With the variables that its runs will see: what others were prepared with is of no use to them."""
-        env = passed_on((*self._env, *spider_env))
+    async def _prepare(self, fresh: FreshCode) -> None:
+        """With what its runs will see and reach: what was prepared with something else is of no use to them."""
+        code, env = fresh.code, passed_on((*self._env, *fresh.spider_env))
         try:
             for kind in CODED_KINDS:
                 executor = self._executor(kind)
                 if isinstance(executor, Prepares):
                     async with self._code(code) as ready:
-                        await executor.prepare(ready, place_of_runs(self._folder, code), env)
+                        await executor.prepare(ready, place_of_runs(self._folder, code), env, fresh.ports)
         except Exception as problem:  # it is not worth more than a line: the run itself will tell
             log.info("code not prepared", extra={"version": code.version, "why": str(problem)[-500:]})
 
 
-def _what(code: Code, spider_env: tuple[str, ...]) -> What:
+def _what(code: Code, spider_env: tuple[str, ...], ports: tuple[int, ...] | None) -> What:
     """What is prepared once."""
-    return code.digest, code.min_isolation, spider_env
+    return code.digest, code.min_isolation, spider_env, ports

@@ -297,7 +297,7 @@ class Worker:
 
     def _start(self, lease: Lease) -> None:
         self._started += 1
-        self._preparations.used(lease.spec.code, lease.spec.spider_env)
+        self._preparations.used(lease.spec.code, lease.spec.spider_env, lease.spec.ports)
         running = RunningAttempt(lease, self._folder, self._options.echo)
         key = (lease.run_id, lease.attempt)
         self._running[key] = running

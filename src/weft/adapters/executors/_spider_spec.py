@@ -16,7 +16,7 @@ from weft.adapters.executors.shell import INHERITED
 from weft.errors import Invalid
 from weft.ports import ReadyCode, Work
 from weft.untrusted_files import create
-from weft.user_code import GRACE, grace_of
+from weft.user_code import GRACE, grace_of, variables_for
 
 FIELDS = (
     "spider",
@@ -134,7 +134,7 @@ def write_order(work: Work, code: ReadyCode, crawl: SpiderSpec, level: str) -> P
         "correlation_id": work.correlation_id,
         "traceparent": work.traceparent,
         "env": environment(work, code),
-        "limits": limits_of(work, crawl.limits),
+        "limits": {**limits_of(work, crawl.limits), "ports": work.ports},
         "isolation": level,
         "must_isolate": crawl.must_isolate,
         "read": reading(code),
@@ -170,6 +170,7 @@ def environment(work: Work, code: ReadyCode) -> dict[str, str]:
     """All that the spider's process sees."""
     folder, asked = work.folder.absolute(), (work.spec.get("args") or {}).get("_version")
     return {
+        **variables_for(work.ports),
         **work.env,
         **bare_environment(),
         "SCRAPY_PROJECT": work.project,

@@ -256,6 +256,7 @@ def _launch(code: ReadyCode, order: Mapping[str, Any], env: Mapping[str, str]) -
         write=order["write"],
         must=bool(order["must"]),
         limits=order["limits"],
+        ports=order["ports"],
         tell=False,
     )
 
@@ -386,10 +387,10 @@ class Zygotes:
 
 
 def _allowed(folder: Path, order: Mapping[str, Any], env: Mapping[str, str]) -> int:
-    """Differs for runs elsewhere, with other variables, and for code that was fetched again: Landlock knows folders,
-    not names."""
+    """Differs for runs elsewhere, with other ports or variables, and for code that was fetched again: Landlock knows
+    folders, not names."""
     found = folder.stat()
-    return hash((found.st_ino, found.st_mtime_ns, *order["write"], *sorted(env.items())))
+    return hash((found.st_ino, found.st_mtime_ns, *order["write"], str(order["ports"]), *sorted(env.items())))
 
 
 def _is_of_use(task: asyncio.Task[Zygote]) -> bool:

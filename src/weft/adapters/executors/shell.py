@@ -22,7 +22,7 @@ from weft.adapters.executors._supervised import SPENT, Met, Printed, exit_of, su
 from weft.errors import Invalid
 from weft.metrics import numbers_of
 from weft.ports import Breaker, Ended, Work
-from weft.user_code import Launch, Reached, bare_environment
+from weft.user_code import Launch, Reached, bare_environment, network_told
 
 LARGEST = 16_384
 """Bytes that are read of the file: 20 numbers need fewer."""
@@ -209,6 +209,8 @@ def _launch(command: Command, work: Work, level: str) -> Launch:
     if level == "L0":
         log.warning("shell run without a sandbox", extra={"run_id": work.run_id, "project": work.project})
         work.log.write(UNPROTECTED)
+    else:
+        work.log.write(network_told(work.ports))
     return Launch(
         argv,
         env,
@@ -216,6 +218,7 @@ def _launch(command: Command, work: Work, level: str) -> Launch:
         must=command.must_isolate,
         write=[str(work.folder.absolute())],
         limits=limits_of(work, command.limits),
+        ports=work.ports,
     )
 
 

@@ -30,7 +30,7 @@ from weft.adapters.executors._supervised import Printed, ended, supervise
 from weft.adapters.executors._zygote import AGENT, Fork, Unready, Zygotes
 from weft.errors import Invalid
 from weft.ports import Breaker, Ended, ReadyCode, Work
-from weft.user_code import LEAST, MOST_SHARED, Launch, environment_paths
+from weft.user_code import LEAST, LEVELS, MOST_SHARED, Launch, environment_paths, network_told
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class SpiderExecutor:
             return Ended(outcome="failed", reason=str(refused))
         if crawl.grace_seconds is not None:
             work = replace(work, grace_seconds=crawl.grace_seconds)
+        work.log.write(network_told(work.ports) if level != LEVELS[0] else b"")
         printed = Printed(work, crawl.printed_bytes)
         order = write_order(work, code, crawl, level)
         try:
@@ -71,12 +72,14 @@ class SpiderExecutor:
     def breakers(self) -> Collection[Breaker]:
         return ()
 
-    async def prepare(self, code: ReadyCode, folder: Path, env: Mapping[str, str]) -> None:
+    async def prepare(
+        self, code: ReadyCode, folder: Path, env: Mapping[str, str], ports: tuple[int, ...] | None = None
+    ) -> None:
         """Import what the code needs before the first run asks for it; nothing where its runs must have more isolation
         than what they are forked from. Raises ``Unready`` where no fork can follow."""
         if code.min_isolation > MOST_SHARED:
             return
-        order = _zygote_order(code, folder, LEAST, must=bool(code.min_isolation))
+        order = _zygote_order(code, folder, LEAST, must=bool(code.min_isolation), ports=ports)
         await self._zygotes.get(code, order, {**bare_environment(), **env})
 
     def release(self) -> None:
@@ -97,7 +100,7 @@ class SpiderExecutor:
 
     async def _forked(self, work: Work, code: ReadyCode, crawl: SpiderSpec, level: str, printed: Printed) -> Fork:
         env = {**bare_environment(), **work.env}  # packages that it imports may ask for them while they are imported
-        order = _zygote_order(code, work.folder.parent, level, must=crawl.must_isolate)
+        order = _zygote_order(code, work.folder.parent, level, must=crawl.must_isolate, ports=work.ports)
         zygote = await self._zygotes.get(code, order, env)
         output = Output(printed.take)
         try:
@@ -109,15 +112,18 @@ class SpiderExecutor:
         return fork
 
 
-def _zygote_order(code: ReadyCode, runs: Path, level: str, *, must: bool) -> dict[str, Any]:
+def _zygote_order(
+    code: ReadyCode, runs: Path, level: str, *, must: bool, ports: tuple[int, ...] | None
+) -> dict[str, Any]:
     """The folder must be there: a sandbox that was entered before would not have it. ``must``: it is rather not started
-    than with less."""
+    than with less. ``ports``: the only ones that its packages, and so its runs, may connect to."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {
         "code": str(code.folder.absolute()),
         "settings_module": code.settings,
         "isolation": level,
         "must": must,
+        "ports": ports,
         "read": reading(code),
         "write": [str(runs.absolute())],
     }
@@ -134,6 +140,7 @@ def _launch(work: Work, code: ReadyCode, crawl: SpiderSpec, level: str) -> Launc
         read=[*reading(code), *environment_paths(code.python)],
         write=[folder],
         limits=limits_of(work, crawl.limits),
+        ports=work.ports,
         tell=False,
     )
 

@@ -209,12 +209,17 @@ async def trust(ground: CheckContext) -> str:
             )
     free = sorted(name for name, trusted in trusts.items() if trusted.may_run_unsandboxed)
     building = sorted(name for name, trusted in trusts.items() if trusted.may_build)
+    limited = {name: trusted.ports for name, trusted in sorted(trusts.items()) if trusted.ports is not None}
+    networks = [f"{name} ({', '.join(map(str, ports)) or 'none'})" for name, ports in limited.items()]
     return "; ".join(
         [
             f"may run without a sandbox, and so do anything here: {', '.join(free)}"
             if free
             else "no project may run without a sandbox",
             f"may build packages: {', '.join(building)}" if building else "no project may build packages",
+            f"the network is limited to TCP ports for: {', '.join(networks)}"
+            if networks
+            else "every project has all of the network",
             f"every project is isolated by at least {floor}"
             if floor
             else "min_isolation demands nothing of all projects",

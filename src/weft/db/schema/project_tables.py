@@ -30,6 +30,7 @@ projects = table(
     Column("may_build", Boolean),  # whether packages may be built for it from source; NULL: no
     Column("spider_env", Json),  # the variables of the workers' environments that its runs see; NULL: none
     Column("grace_seconds", Double),  # how long a stopped run of it may take to end, where its task does not say
+    Column("network", Json),  # what its code may connect to: all, none or TCP ports; NULL: all
 )
 
 versions = table(

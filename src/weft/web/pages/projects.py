@@ -20,6 +20,7 @@ from weft.operations.spider_health import SpiderHealthDocument
 from weft.operations.versions import SpiderDocument
 from weft.runs.success import SuccessConditions
 from weft.runs.success_text import condition_lines, parse_conditions
+from weft.user_code import Network
 from weft.web.forms import translated
 from weft.web.rendering import LiveRefresh, Redirect, WebPage
 from weft.web.translations import N_
@@ -139,7 +140,7 @@ NUMBERS: Mapping[str, type] = {
 }
 TRUST = ("may_run_unsandboxed", "may_build")
 CONDITIONS = ("success_if", "spiders")
-TEXTS = ("spider_env", "tags", *CONDITIONS)
+TEXTS = ("spider_env", "network", "tags", *CONDITIONS)
 WHOLE = re.compile(r"[0-9]{1,9}")
 NEW_SETTINGS = LiveRefresh(kinds=("version_",), every_seconds=5.0)
 """Runs end all the time; what is summed up of them may be some seconds old."""
@@ -283,8 +284,12 @@ def _typed(settings: ProjectDocument) -> dict[str, str]:
         "success_if": "\n".join(condition_lines(settings.success_if)),
         "spiders": "\n".join(_of_spiders(settings)),
     }
-    typed |= {"spider_env": "\n".join(settings.spider_env)}
+    typed |= {"spider_env": "\n".join(settings.spider_env), "network": network_text(settings.network)}
     return typed | {"tags": "\n".join(f"{tag}={most}" for tag, most in sorted(settings.tags.items()))}
+
+
+def network_text(network: Network) -> str:
+    return network if isinstance(network, str) else ", ".join(map(str, network))
 
 
 def _wanted(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -301,6 +306,13 @@ def _wanted(form: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         wanted["min_isolation"] = level
     wanted |= {"spider_env": form.get("spider_env", "").replace(",", " ").split()}
     wanted |= {name: True for name in TRUST if form.get(name) == "true"}
+    network = form.get("network", "").replace(",", " ").split() or ["all"]
+    if network in (["all"], ["none"]):
+        wanted["network"] = network[0]
+    elif all(WHOLE.fullmatch(port) for port in network):
+        wanted["network"] = [int(port) for port in network]
+    else:
+        errors["network"] = N_("This must be all, none, or TCP ports such as 80, 443.")
     try:
         wanted |= {"success_if": _settings_text(parse_conditions(form.get("success_if", "").split("\n")))}
         wanted |= {"spiders": _spiders_of(form.get("spiders", ""))}
