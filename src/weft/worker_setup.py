@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from weft.clock import Clock
 from weft.config import Config, without_secrets
 from weft.crawler.messages import CrawlPolicy
 from weft.errors import NotAllowed, WeftError
-from weft.ports import Blobs, Frontier, Limiter, Rate
+from weft.ports import Blobs, Executor, Frontier, Limiter, Rate
 from weft.redaction import refuse_masks
 from weft.user_code import HERE, Surroundings
 from weft.workers.permits import HOST, OF_PROJECTS, PROJECT, Permits
@@ -44,9 +45,16 @@ THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 HOST_LEASES = 3.0
 """How many times as long as a run a host stays with who says nothing: whoever goes on there waits for it."""
 
-open_executor = cache(registry.open_executor)
+_opened_executor = cache(registry.open_executor)
+_opening = threading.Lock()
 open_blobs, open_inbox, open_table = registry.open_blobs, registry.open_inbox, registry.open_table
 open_outbox = registry.open_outbox
+
+
+def open_executor(kind: str) -> Executor:
+    """The one executor of a kind in this process, also where two threads ask for it at once."""
+    with _opening:
+        return _opened_executor(kind)
 
 
 def has_bubblewrap() -> bool:

@@ -17,7 +17,6 @@ from weft.projects.packing import pack
 from weft.runs.model import ENDED, NewRun, Run, RunSpec
 from weft.tasks.model import ProjectSettings
 from weft.user_code import Network
-from weft.worker_setup import open_executor
 
 ASK = """
 import socket
@@ -104,7 +103,6 @@ async def test_runs_of_a_project_with_a_limited_network_do_not_reach_a_service_w
     archive = tmp_path / "shop.zip"
     with archive.open("wb") as file:
         pack(project(tmp_path / "code", spiders=SPIDERS, settings=SETTINGS), file)
-    open_executor("spider")  # two runs that ask for the first one at once have one each, and one is never released
     app = await open_app(Config(data_dir=str(tmp_path / "data"), port=0, heartbeat_seconds=0.1))
     async with service() as served, working(app):
         await app.projects.deploy("shop", archive, "1")
