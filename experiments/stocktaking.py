@@ -64,8 +64,8 @@ def is_whole(data: Any) -> bool:
 def stored_of(tx: Transaction, run_ids: Sequence[int]) -> Stored:
     """Every item of these runs."""
     items, revisions = schema.items, schema.revisions
-    its_look = (revisions.c.record_id == items.c.record_id) & (revisions.c.number == items.c.look)
-    query = select(items.c.run_id, items.c.attempt, items.c.seq, revisions.c.data).outerjoin(revisions, its_look)
+    its_revision = (revisions.c.record_id == items.c.record_id) & (revisions.c.number == items.c.revision)
+    query = select(items.c.run_id, items.c.attempt, items.c.seq, revisions.c.data).outerjoin(revisions, its_revision)
     found: Stored = defaultdict(list)
     for row in tx.rows(query.where(items.c.run_id.in_(run_ids))):
         found[row.run_id, row.attempt].append((row.seq, json.loads(row.data or "{}")))

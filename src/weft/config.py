@@ -368,6 +368,16 @@ class Config:
         """Where items are delivered as files: always the same folder, wherever a process stands later."""
         return self.destinations_dir or str((self.folder / "destinations").absolute())
 
+    def effective(self, name: str) -> Any:
+        """The value of a setting, or what it stands for where it is empty."""
+        stands_for = {
+            "database": self.database_url,
+            "broker": self.broker_url,
+            "blobs": self.blobs_url,
+            "destinations_dir": self.destinations_folder,
+        }
+        return getattr(self, name) or stands_for.get(name, getattr(self, name))
+
     @property
     def address(self) -> str:
         """Where the gateway answers, as a URL."""
@@ -509,11 +519,8 @@ def load(
 
 
 def _setting(one: Any, config: Config, values: Mapping[str, tuple[Any, str]]) -> Setting:
-    value, origin = getattr(config, one.name), values.get(one.name, (None, "default"))[1]
-    effective = {"database": config.database_url, "broker": config.broker_url, "blobs": config.blobs_url}
-    effective["destinations_dir"] = config.destinations_folder
-    value = value or effective.get(one.name, value)
-    return Setting(one.name, value, origin, one.metadata["doc"], one.name in HIDDEN)
+    origin = values.get(one.name, (None, "default"))[1]
+    return Setting(one.name, config.effective(one.name), origin, one.metadata["doc"], one.name in HIDDEN)
 
 
 def _from_file(path: Path, *, required: bool) -> dict[str, tuple[Any, str]]:

@@ -105,8 +105,7 @@ def explained(config: Config) -> list[Setting]:
 
 
 def _setting_named(one: Any, config: Config, found: Setting | None) -> Setting:
-    value = getattr(config, one.name)
-    value = value or getattr(config, f"{one.name}_url", value)
+    value = config.effective(one.name)
     if found is not None and found.value == value:
         return found
     return Setting(one.name, value, "command line", one.metadata["doc"], one.metadata.get("hidden", False))
