@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.conftest import OpenApp, SetClock
@@ -14,8 +15,22 @@ from weft.app import App
 from weft.clock import SECOND
 from weft.counters import counters, store
 from weft.counters.counters import OTHERS
-from weft.counters.store import BYTES, ERRORS, FETCH, ITEMS, MINUTE, PAGES, STATE, TEN_MINUTES, CounterIncrement, growth
+from weft.counters.store import (
+    BYTES,
+    DISPATCH,
+    ERRORS,
+    FETCH,
+    ITEMS,
+    LATENESS,
+    MINUTE,
+    PAGES,
+    STATE,
+    TEN_MINUTES,
+    CounterIncrement,
+    growth,
+)
 from weft.db import schema
+from weft.runs.model import Ending, Trigger
 
 
 async def crawled(spider: Spider, pages: int, items: int = 0, **more: Any) -> None:
@@ -115,6 +130,35 @@ async def test_every_run_that_ends_is_counted_however_it_ends(app: App, clock: S
     assert totals.by_worker("ended/oom") == {"hand": 1}
     states = {state: (await of_last_hour(app, STATE + state))[-1] for state in ("succeeded", "failed", "cancelled")}
     assert states == {"succeeded": 1, "failed": 1, "cancelled": 2}
+
+
+async def test_runs_that_end_together_are_counted_together(app: App, clock: SetClock) -> None:
+    """Each with its own outcome and wait, and one entry for all of a project on a worker."""
+    hand = await Hand.join(app)
+    leases = []
+    for project, wait in (("shop", 0.02), ("news", 0.3), ("shop", 0.03), ("shop", 2), ("shop", 4)):
+        await submit(app, project=project, trigger=Trigger.SCHEDULE, fire_at=clock() - 7 * SECOND)
+        clock.forward(wait)
+        leases.append(await hand.lease_one())
+    outcomes = ("succeeded", "succeeded", "failed", "succeeded", "released")
+    told = [Ending(each.run_id, each.attempt, outcome) for each, outcome in zip(leases, outcomes, strict=True)]
+    assert await app.protocol.finish(hand.id, told) == [True] * 5
+    entries = {row[2]: (row[3:5], msgspec.json.decode(row[5])) for row in await rows_of(app, schema.count_entries)}
+    late = {f"{LATENESS}/10": 3, f"{LATENESS}/sum": 21 * SECOND}
+    waits = {f"{DISPATCH}/0.025": 1, f"{DISPATCH}/0.05": 1, f"{DISPATCH}/2.5": 1, f"{DISPATCH}/sum": 2_050_000}
+    ended = {"ended/succeeded": 2, "ended/failed": 1, "state/succeeded": 2, "state/failed": 1}
+    assert entries["shop"] == (("", "hand"), {**ended, **waits, **late})
+    assert entries["news"] == (
+        ("", "hand"),
+        {
+            "ended/succeeded": 1,
+            "state/succeeded": 1,
+            f"{DISPATCH}/0.5": 1,
+            f"{DISPATCH}/sum": 300_000,
+            f"{LATENESS}/10": 1,
+            f"{LATENESS}/sum": 7 * SECOND,
+        },
+    )
 
 
 async def test_old_minutes_go_and_totals_stay(app: App, clock: SetClock) -> None:

@@ -49,6 +49,32 @@ async def test_a_run_keeps_what_it_has_counted_in_columns(app: App) -> None:
     assert (run.finish_reason, run.marks) == ("finished", ("errors",))
 
 
+async def test_runs_that_count_end_together_with_those_that_do_not(app: App) -> None:
+    await a_version(app, "shop")
+    hand = await Hand.join(app)
+    plain, conditional, spider, lost = [
+        await submit(app),
+        await submit(app, conditions=conditions_of([("task", asked(items={"min": 1}))])),
+        await submit(app, task="prices", kind="spider", spec={"spider": "prices"}),
+        await submit(app, task="prices", kind="spider", spec={"spider": "prices"}, retries=1, delay_seconds=0.0),
+    ]
+    leases = {each.run_id: each for each in await hand.lease()}
+    for run_id in (spider, lost):
+        await Spider(hand, leases[run_id]).send(lines([{"n": 1}]), stats=GOOD)
+    assert await hand.end(leases[lost], "failed")
+    assert (await app.runs.get(lost)).items == 1
+    leases[lost] = await hand.lease_one()
+    assert await hand.end_all([leases[each] for each in (plain, conditional, spider, lost)]) == [True] * 4
+    runs = [await app.runs.get(each) for each in (plain, conditional, spider, lost)]
+    assert [(run.state, run.items, run.finish_reason, run.marks) for run in runs] == [
+        (RunState.SUCCEEDED, None, None, ()),
+        (RunState.SUCCEEDED, None, None, ()),
+        (RunState.SUCCEEDED, 1, "finished", ()),
+        (RunState.SUCCEEDED, None, None, ()),
+    ]
+    assert [[each.undecided for each in run.conditions] for run in runs] == [[], ["count"], [], []]
+
+
 async def test_a_running_run_shows_what_it_has_counted_so_far(app: App) -> None:
     await a_version(app, "shop")
     run_id = await submit(app, task="prices", kind="spider", spec={"spider": "prices"})

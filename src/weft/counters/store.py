@@ -106,11 +106,23 @@ def growth(counted: Mapping[str, int], stats: Mapping[str, Any]) -> dict[str, in
     return {metric: min(value, MOST_AT_ONCE) for metric, value in found.items() if value > 0}
 
 
-def observed(metric: str, bounds: Sequence[float], span: Moment) -> dict[str, int]:
-    """A value of a histogram."""
-    span = max(span, 0)
-    place = bisect_left(bounds, span / SECOND)
-    return {f"{metric}/{bounds[place]:g}" if place < len(bounds) else f"{metric}/{BEYOND}": 1, f"{metric}/{SUM}": span}
+def observed(metric: str, bounds: tuple[float, ...], spans: Iterable[Moment]) -> dict[str, int]:
+    """Values of a histogram."""
+    found: dict[int, int] = {}
+    total = 0
+    for span in spans:
+        place = bisect_left(bounds, span / SECOND)
+        found[place] = found.get(place, 0) + 1
+        total += max(span, 0)
+    if not found:
+        return {}
+    names = _bucket_names(bounds)
+    return {f"{metric}/{names[place]}": count for place, count in found.items()} | {f"{metric}/{SUM}": total}
+
+
+@cache
+def _bucket_names(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return (*map("{:g}".format, bounds), BEYOND)
 
 
 def is_by_time(metric: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -153,7 +154,7 @@ def insert_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
         _insert_from_json(table, names).run(tx, {"given": msgspec.json.encode(rows).decode()})
     else:
         sql, order = _insert_sql(tx, table, names)
-        tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows])
+        tx.connection.exec_driver_sql(sql, list(map(_values(order), rows)))
 
 
 @cache
@@ -174,7 +175,11 @@ def update_many(
         return 0
     alike = _alike(rows) if "id" in match and not stays else {}
     if alike and len(alike) * 4 <= len(rows):
-        return sum(_update_alike(tx, table, dict(same), ids, match, extra) for same, ids in alike.items())
+        names = [name for name in rows[0] if name != "id"]
+        return sum(
+            _update_alike(tx, table, dict(zip(names, same, strict=True)), ids, match, extra)
+            for same, ids in alike.items()
+        )
     changed = tuple(name for name in rows[0] if name not in match)
     if len(rows) == 1:
         values = {f"m_{name}" if name in match else f"v_{name}": value for name, value in rows[0].items()}
@@ -185,16 +190,24 @@ def update_many(
     if tx.connection.dialect.name == "mariadb" and len(rows) >= FEW and fits(table, rows[0]):
         return update_from_text(tx, table, rows, match=match, extra=extra, stays=stays)
     sql, order = _update_sql(tx, table, changed, match, extra, stays)
-    return tx.connection.exec_driver_sql(sql, [tuple([row[name] for name in order]) for row in rows]).rowcount
+    return tx.connection.exec_driver_sql(sql, list(map(_values(order), rows))).rowcount
 
 
-def _alike(rows: Sequence[Row]) -> dict[tuple[tuple[str, Any], ...], list[int]]:
-    """The ids of rows that are the same in everything else."""
-    found: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+def _alike(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[int]]:
+    """The ids of rows that are the same in everything else, by what that is."""
+    of_row = _values(tuple([name for name in rows[0] if name != "id"]))
+    found: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
-        same = tuple([item for item in row.items() if item[0] != "id"])
-        found.setdefault(same, []).append(row["id"])
+        found.setdefault(of_row(row), []).append(row["id"])
     return found
+
+
+@cache
+def _values(names: tuple[str, ...]) -> Callable[[Row], tuple[Any, ...]]:
+    """What makes a tuple of these columns of a row."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda row: tuple([row[name] for name in names])
 
 
 def _update_alike(tx: Transaction, table: Table, same: Row, ids: list[int], match: tuple[str, ...], extra: Any) -> int:
@@ -224,7 +237,7 @@ def insert_missing_many(tx: Transaction, table: Table, rows: Sequence[Row]) -> N
     elif rows:
         sql, order = _insert_sql(tx, table, tuple(rows[0]))
         ignoring = "INSERT OR IGNORE" if tx.connection.dialect.name == "sqlite" else "INSERT IGNORE"
-        values = [tuple([row[name] for name in order]) for row in rows]
+        values = list(map(_values(order), rows))
         tx.connection.exec_driver_sql(sql.replace("INSERT", ignoring, 1), values)
 
 

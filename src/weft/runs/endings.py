@@ -17,8 +17,8 @@ from weft.db.database import Raced, Transaction
 from weft.errors import Invalid
 from weft.events import Fact
 from weft.runs import lease_store, store, success_store
-from weft.runs.lease_store import AttemptKey
-from weft.runs.metrics import ended_on_worker_count
+from weft.runs.lease_store import AttemptKey, HeldRun
+from weft.runs.metrics import ended_on_worker_counts
 from weft.runs.model import ENDED, LIMITS, Ending, Retry, RunOutcome, RunState, storable
 from weft.runs.success import (
     COUNTS,
@@ -172,7 +172,7 @@ class Endings:
         self.end(tx, _lost(rows, reason), {row.id: row for row in rows})
         return len(rows)
 
-    def end(self, tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> None:
+    def end(self, tx: Transaction, endings: Sequence[Ending], rows: Mapping[int, HeldRun]) -> None:
         """Write what each ending means for its run. ``rows`` were read at the endings' attempts; if one of them has
         changed since, all of this is done again."""
         at = self._clock()
@@ -182,14 +182,12 @@ class Endings:
         verdicts = [(e, rows[e.run_id], _judge(e, rows, retries.get(e.run_id, NO_RETRY))) for e in endings]
         again = [(e, row, verdict) for e, row, verdict in verdicts if verdict.state is RunState.QUEUED]
         marks = _marks(tx, verdicts, figures, conditions)
+        changes = [_run_row(ending, row, verdict, at, marked=row.id in marks) for ending, row, verdict in verdicts]
+        if figures or conditions:  # or all of these runs are of kinds whose columns for them are always empty
+            for change, (_, row, _) in zip(changes, verdicts, strict=True):
+                change |= _counted(row, figures.get(row.id, NO_STATS), marks.get(row.id), conditions.get(row.id))
         changed = lease_store.end(
-            tx,
-            [
-                _run_row(ending, row, verdict, at, marked=row.id in marks)
-                | _counted(row, figures.get(row.id, NO_STATS), marks.get(row.id), conditions.get(row.id))
-                for ending, row, verdict in verdicts
-            ],
-            [_attempt_row(ending, row, verdict, at) for ending, row, verdict in again],
+            tx, changes, [_attempt_row(ending, row, verdict, at) for ending, row, verdict in again]
         )
         if changed != len(verdicts):
             raise Raced(f"{len(verdicts) - changed} of {len(verdicts)} runs changed hands")
@@ -200,11 +198,11 @@ class Endings:
         in_time = [(e.run_id, e.attempt) for e in endings if e.log_key and rows[e.run_id].late_from is None]
         lease_store.drop_logs(tx, in_time)
         events.append(tx, [_fact(row, verdict) for _, row, verdict in verdicts], at)
-        over = [(row, verdict) for _, row, verdict in verdicts if verdict.state in ENDED]
-        counters.add(tx, [ended_on_worker_count(row, each.state, each.outcome) for row, each in over], at)
+        over = [(row, verdict.state, verdict.outcome) for _, row, verdict in verdicts if verdict.state in ENDED]
+        counters.add(tx, ended_on_worker_counts(over), at)
         self._ring_for(tx, verdicts)
 
-    def _ring_for(self, tx: Transaction, verdicts: Sequence[tuple[Ending, Any, EndingVerdict]]) -> None:
+    def _ring_for(self, tx: Transaction, verdicts: Sequence[tuple[Ending, HeldRun, EndingVerdict]]) -> None:
         again = {
             row.lane_id
             for _, row, verdict in verdicts
@@ -221,7 +219,7 @@ class Endings:
         return self._queues[lane_id]
 
 
-def _lost(rows: Sequence[Any], reason: str) -> list[Ending]:
+def _lost(rows: Sequence[HeldRun], reason: str) -> list[Ending]:
     """Endings of runs that lost their worker together.
 
     One of them may have killed it. Those that were lost before come back one by one, farther apart after each loss, so
@@ -240,7 +238,7 @@ def _lost(rows: Sequence[Any], reason: str) -> list[Ending]:
     ]
 
 
-def _stats(tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> dict[int, RunStats]:
+def _stats(tx: Transaction, endings: Sequence[Ending], rows: Mapping[int, HeldRun]) -> dict[int, RunStats]:
     """What the attempts have counted, by run; those of other kinds count nothing."""
     told = {(e.run_id, e.attempt): e.result for e in endings if rows[e.run_id].kind in COUNTED}
     return (
@@ -249,7 +247,7 @@ def _stats(tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any]) -> 
 
 
 def _under_conditions(
-    tx: Transaction, endings: Sequence[Ending], rows: dict[int, Any], figures: Mapping[int, RunStats]
+    tx: Transaction, endings: Sequence[Ending], rows: Mapping[int, HeldRun], figures: Mapping[int, RunStats]
 ) -> tuple[list[Ending], dict[int, list[RunCondition]]]:
     """The endings, and what became of each condition: an attempt has failed for which one does not hold; one that
     cannot be decided for want of a number fails nothing, but is told."""
@@ -278,7 +276,7 @@ def _why(unmet: str, ending: Ending, figures: RunStats) -> str:
     return storable(f"{unmet}; {ending.reason}" if ending.reason and not is_told else unmet)
 
 
-def _baseline(tx: Transaction, row: Any, conditions: Sequence[RunCondition]) -> dict[str, float]:
+def _baseline(tx: Transaction, row: HeldRun, conditions: Sequence[RunCondition]) -> dict[str, float]:
     """What is usual of the figures that a condition compares with it."""
     names = {each.name for each in conditions if each.bound == "min_percent_of_usual"}
     before = success_store.earlier_successes(tx, row.project, row.task, row.id) if names else ()
@@ -288,7 +286,7 @@ def _baseline(tx: Transaction, row: Any, conditions: Sequence[RunCondition]) -> 
 
 def _marks(
     tx: Transaction,
-    verdicts: Sequence[tuple[Ending, Any, EndingVerdict]],
+    verdicts: Sequence[tuple[Ending, HeldRun, EndingVerdict]],
     figures: Mapping[int, RunStats],
     conditions: Mapping[int, Sequence[RunCondition]],
 ) -> dict[int, list[RunMark]]:
@@ -305,7 +303,7 @@ def _marks(
 
 
 def _counted(
-    row: Any, figures: RunStats, marks: Sequence[RunMark] | None, conditions: Sequence[RunCondition] | None
+    row: HeldRun, figures: RunStats, marks: Sequence[RunMark] | None, conditions: Sequence[RunCondition] | None
 ) -> dict[str, Any]:
     """What the columns of a run say of its last attempt."""
     told = row.conditions if conditions is None else msgspec.json.encode(conditions).decode()
@@ -318,7 +316,7 @@ def _counted(
 _decode_conditions = msgspec.json.Decoder(list[RunCondition]).decode
 
 
-def _judge(ending: Ending, rows: dict[int, Any], retry: Retry) -> EndingVerdict:
+def _judge(ending: Ending, rows: Mapping[int, HeldRun], retry: Retry) -> EndingVerdict:
     row, beside = rows[ending.run_id], -1
     if ending.outcome == RunOutcome.LOST.value:
         beside = max((other.losses for other in rows.values() if other is not row), default=-1)
@@ -338,7 +336,7 @@ def _kept(ending: Ending) -> Ending:
     return msgspec.structs.replace(ending, reason=storable(ending.reason)) if ending.reason else ending
 
 
-def _run_row(ending: Ending, row: Any, verdict: EndingVerdict, at: Moment, *, marked: bool) -> dict[str, Any]:
+def _run_row(ending: Ending, row: HeldRun, verdict: EndingVerdict, at: Moment, *, marked: bool) -> dict[str, Any]:
     again = verdict.state is RunState.QUEUED
     held = again and bool(row.pause_requested)
     return {
@@ -373,7 +371,7 @@ def _trouble(verdict: EndingVerdict, *, again: bool, held: bool) -> str | None:
     return None if verdict.outcome is RunOutcome.SUCCEEDED else verdict.outcome.value
 
 
-def _attempt_row(ending: Ending, row: Any, verdict: EndingVerdict, at: Moment) -> dict[str, Any]:
+def _attempt_row(ending: Ending, row: HeldRun, verdict: EndingVerdict, at: Moment) -> dict[str, Any]:
     return {
         "run_id": row.id,
         "attempt": row.attempt,
@@ -390,9 +388,13 @@ def _attempt_row(ending: Ending, row: Any, verdict: EndingVerdict, at: Moment) -
     }
 
 
-def _fact(row: Any, verdict: EndingVerdict) -> Fact:
+def _fact(row: HeldRun, verdict: EndingVerdict) -> Fact:
     if verdict.state in ENDED:
-        data = {"state": verdict.state.value, "outcome": verdict.outcome.value, "reason": verdict.reason}
+        data: dict[str, Any] = {
+            "state": verdict.state.value,
+            "outcome": verdict.outcome.value,
+            "reason": verdict.reason,
+        }
         return Fact("run_finished", row.project, row.id, row.task_id, data)
     kind = "run_released" if verdict.outcome is RunOutcome.RELEASED else "run_retried"
     kind = "run_paused" if row.pause_requested else kind

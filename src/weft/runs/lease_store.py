@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
@@ -175,24 +175,39 @@ def project_weights(tx: Transaction, projects: Iterable[str]) -> dict[str, float
     return dict(rows)
 
 
+class TakenRun(NamedTuple):
+    """A run as it was read to be leased, but for its attempt."""
+
+    id: int
+    attempt: int
+    project: str
+    task: str
+    task_id: int | None
+    kind: str
+    correlation_id: str
+    traceparent: str
+    spec: str
+
+
 def take(
     tx: Transaction, lane: int, holders: Sequence[LeaseHolder], floor: int | None, slots: str | None, at: Moment
-) -> Sequence[Any]:
+) -> list[TakenRun]:
     """Lease ready runs of ``lane``, highest priority first and none below ``floor``, the first of them to the first of
-    ``holders`` and so on; return them as they were read, but for their attempt.
+    ``holders`` and so on.
 
     Refused where a holder was given up for lost: nobody would notice that such a lease is not held.
     """
     if tx.connection.dialect.name == "postgresql":
         return _take_in_one_step(tx, lane, holders, floor, slots, at)
-    rows = tx.rows(_ready(floored=floor is not None), {"lane": lane, "most": len(holders), "floor": floor})
-    if rows:
-        _claim_all(tx, rows, holders[: len(rows)], slots, at)
-    return rows
+    query = _ready(floored=floor is not None)
+    taken = list(map(TakenRun._make, tx.rows(query, {"lane": lane, "most": len(holders), "floor": floor})))
+    if taken:
+        _claim_all(tx, taken, holders[: len(taken)], slots, at)
+    return taken
 
 
 def _claim_all(
-    tx: Transaction, rows: Sequence[Any], holders: Sequence[LeaseHolder], slots: str | None, at: Moment
+    tx: Transaction, rows: Sequence[TakenRun], holders: Sequence[LeaseHolder], slots: str | None, at: Moment
 ) -> None:
     taken = set(holders)
     if len(taken) == 1:
@@ -207,7 +222,7 @@ def _claim_all(
 
 
 def _claim_for_many(
-    tx: Transaction, rows: Sequence[Any], holders: Sequence[LeaseHolder], slots: str | None, at: Moment
+    tx: Transaction, rows: Sequence[TakenRun], holders: Sequence[LeaseHolder], slots: str | None, at: Moment
 ) -> int:
     workers = {holder.worker_id for holder in holders}
     if len(tx.rows(_present(), {"ids": list(workers)})) != len(workers):
@@ -222,7 +237,7 @@ def _claim_for_many(
 
 def _take_in_one_step(
     tx: Transaction, lane: int, holders: Sequence[LeaseHolder], floor: int | None, slots: str | None, at: Moment
-) -> Sequence[Any]:
+) -> list[TakenRun]:
     """The same in one statement: with a server, each one more is a way there and back."""
     by = [holder.worker_id for holder in holders]
     rows = tx.rows(
@@ -230,7 +245,7 @@ def _take_in_one_step(
     )
     if any(row.attempt is None for row in rows):
         raise LeaseLost(", ".join(sorted({holder.worker for holder in holders})))
-    return rows
+    return list(map(TakenRun._make, rows))
 
 
 @cache
@@ -301,18 +316,18 @@ def _claim() -> Update:
     )
 
 
-def lease_from_row(row: Any) -> Lease:
+def lease_of(run: TakenRun) -> Lease:
     """The lease of a run that was just claimed."""
     return Lease(
-        run_id=row.id,
-        attempt=row.attempt,
-        project=row.project,
-        task=row.task,
-        kind=row.kind,
-        correlation_id=row.correlation_id,
-        traceparent=row.traceparent,
-        spec=_decode_spec(row.spec),
-        asks_for_secrets="{{secret:" in row.spec,
+        run_id=run.id,
+        attempt=run.attempt,
+        project=run.project,
+        task=run.task,
+        kind=run.kind,
+        correlation_id=run.correlation_id,
+        traceparent=run.traceparent,
+        spec=_decode_spec(run.spec),
+        asks_for_secrets="{{secret:" in run.spec,
     )
 
 
@@ -320,35 +335,42 @@ AttemptKey = tuple[int, int]
 """A run and an attempt of it."""
 
 
-HELD = (
-    runs.c.id,
-    runs.c.attempt,
-    runs.c.lease_worker,
-    runs.c.project,
-    runs.c.task,
-    runs.c.task_id,
-    runs.c.lane_id,
-    runs.c.tries,
-    runs.c.losses,
-    runs.c.cancel_requested,
-    runs.c.pause_requested,
-    runs.c.slots,
-    runs.c.queued_at,
-    runs.c.fire_at,
-    runs.c.trigger,
-    runs.c.started_at,
-    runs.c.worker,
-    runs.c.kind,
-    runs.c.conditions,
-    runs.c.log_key,
-    runs.c.log_bytes,
-    runs.c.late_from,
-)
+class HeldRun(NamedTuple):
+    """A run that a worker holds: what must be known of it to end its attempt.
+
+    So many are read, and each field so often, that looking one up in a row of the database would take too long.
+    """
+
+    id: int
+    attempt: int
+    lease_worker: int
+    project: str
+    task: str
+    task_id: int | None
+    lane_id: int
+    tries: int
+    losses: int
+    cancel_requested: bool
+    pause_requested: bool | None
+    slots: str | None
+    queued_at: Moment
+    fire_at: Moment | None
+    trigger: str
+    started_at: Moment | None
+    worker: str | None
+    kind: str
+    conditions: str | None
+    log_key: str | None
+    log_bytes: int | None
+    late_from: int | None
 
 
-def held(tx: Transaction, run_ids: Collection[int]) -> dict[int, Any]:
-    """The rows of ``run_ids`` that a worker holds now."""
-    return {row.id: row for row in tx.rows(_held(), {"ids": list(run_ids)})}
+HELD = [runs.c[name] for name in HeldRun._fields]
+
+
+def held(tx: Transaction, run_ids: Collection[int]) -> dict[int, HeldRun]:
+    """Those of ``run_ids`` that a worker holds now."""
+    return {row.id: row for row in map(HeldRun._make, tx.rows(_held(), {"ids": list(run_ids)}))}
 
 
 @cache
@@ -357,10 +379,10 @@ def _held() -> Select[Any]:
     return select(*HELD).where(named, runs.c.lease_worker.is_not(None))
 
 
-def held_by(tx: Transaction, worker_id: int, limit: int) -> list[Any]:
-    """Some of the rows that ``worker_id`` holds; nobody else changes them until the transaction ends."""
+def held_by(tx: Transaction, worker_id: int, limit: int) -> list[HeldRun]:
+    """Some of the runs that ``worker_id`` holds; nobody else changes them until the transaction ends."""
     query = select(*HELD).where(runs.c.lease_worker == worker_id).order_by(runs.c.id).limit(limit)
-    return list(tx.rows(query.with_for_update()))
+    return list(map(HeldRun._make, tx.rows(query.with_for_update())))
 
 
 def pins_of(tx: Transaction, worker_id: int) -> set[str]:

@@ -286,7 +286,7 @@ class Leases:
             shares[turn.share] -= len(rows)
             self._note_served(lane.project)
             for row, allocation in zip(rows, allocations, strict=False):
-                allocation.given.append(lease_store.lease_from_row(row))
+                allocation.given.append(lease_store.lease_of(row))
                 facts.append(Fact("run_started", row.project, row.id, row.task_id))
         events.append(tx, facts, at)
         if facts and not batch.left and (shared is None or shared.ready > len(facts)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -12,6 +13,7 @@ from weft.counters.store import DISPATCH, ENDED, LATENESS, STATE, CounterIncreme
 from weft.db.database import Database
 from weft.errors import Invalid
 from weft.runs import store
+from weft.runs.lease_store import HeldRun
 from weft.runs.model import RunOutcome, RunState, Trigger
 from weft.runs.store import RunningCounts
 
@@ -21,14 +23,42 @@ def ended_count(project: str, state: RunState, outcome: RunOutcome) -> CounterIn
     return CounterIncrement(project, {ENDED + outcome.value: 1, STATE + state.value: 1})
 
 
-def ended_on_worker_count(row: Any, state: RunState, outcome: RunOutcome) -> CounterIncrement:
-    """A run that ended on a worker; how long it took until its first attempt began, if that was the last as well."""
-    values = {ENDED + outcome.value: 1, STATE + state.value: 1}
-    if row.attempt == 1 and row.started_at is not None:
-        values |= observed(DISPATCH, metrics.DISPATCH_SECONDS.buckets, row.started_at - row.queued_at)
-    if row.fire_at is not None and row.trigger == Trigger.SCHEDULE.value:
-        values |= observed(LATENESS, metrics.LATENESS_SECONDS.buckets, row.queued_at - row.fire_at)
-    return CounterIncrement(row.project, values, worker=row.worker or "")
+def ended_on_worker_counts(ended: Iterable[tuple[HeldRun, RunState, RunOutcome]]) -> list[CounterIncrement]:
+    """Runs that ended on workers, those of one project and worker together; how long each waited until its first
+    attempt began, if that was the last as well, and how late its schedule made it."""
+    found: dict[tuple[str, str], WorkerEndedCounts] = {}
+    for row, state, outcome in ended:
+        key = (row.project, row.worker or "")
+        counts = found.get(key)
+        if counts is None:
+            counts = found[key] = WorkerEndedCounts()
+        counts.as_what[outcome, state] += 1
+        if row.attempt == 1 and row.started_at is not None:
+            counts.waited.append(row.started_at - row.queued_at)
+        if row.fire_at is not None and row.trigger == Trigger.SCHEDULE.value:
+            counts.late.append(row.queued_at - row.fire_at)
+    return [CounterIncrement(project, each.values, worker=worker) for (project, worker), each in found.items()]
+
+
+class WorkerEndedCounts:
+    """What is counted of the runs of one project that ended on one worker."""
+
+    __slots__ = ("as_what", "late", "waited")
+
+    def __init__(self) -> None:
+        self.as_what: Counter[tuple[RunOutcome, RunState]] = Counter()
+        self.waited: list[Moment] = []
+        self.late: list[Moment] = []
+
+    @property
+    def values(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for (outcome, state), count in self.as_what.items():
+            found[ENDED + outcome.value] += count
+            found[STATE + state.value] += count
+        found.update(observed(DISPATCH, metrics.DISPATCH_SECONDS.buckets, self.waited))
+        found.update(observed(LATENESS, metrics.LATENESS_SECONDS.buckets, self.late))
+        return found
 
 
 LATE_SECONDS = 2.0
