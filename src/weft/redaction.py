@@ -72,7 +72,8 @@ class Values:
         self._counts: Counter[str] = Counter(values)
         self._forms: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
-        self._compile()
+        if self._counts:  # most runs have none
+            self._compile()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._counts)

@@ -153,6 +153,8 @@ class Leases:
             del self._demanding[next(iter(self._demanding))]
         demand = LeaseDemand(LeaseHolder(worker_id, worker), frozenset(labels), want, hesitant)
         served = await self._lease_together(demand)
+        if not served.left_to_others:
+            return served.leases
         until = time.monotonic() + HESITATION_SECONDS
         demand = replace(demand, wakes=False)
         while served.left_to_others:
