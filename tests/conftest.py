@@ -102,6 +102,14 @@ def own_state(state_of_all: Path) -> None:
     os.environ["XDG_STATE_HOME"] = str(state_of_all / uuid4().hex)  # it is made when something is noted there
 
 
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """A command that a test runs in this process makes files for its owner alone; the next test makes them as ever."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     selection.select(config, items)

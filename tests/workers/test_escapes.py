@@ -133,7 +133,7 @@ def as_ordinary(command: Sequence[str], needed: Collection[Path] = NEEDED) -> li
     """Who sees this Python and this checkout also where a home of root is around them: over a mount of its own.
 
     It begins in its working directory anew: the one that it had is below the folders that are closed to it, so no path
-    with ``..`` would lead out of there.
+    with ``..`` would lead out of there. What is made on the way is open to it, whatever the umask of this process.
     """
     closed = {outer for path in needed for outer in path.parents if not outer.stat().st_mode & 0o001}
     outermost = {path for path in closed if not closed & set(path.parents)}
@@ -147,7 +147,7 @@ def as_ordinary(command: Sequence[str], needed: Collection[Path] = NEEDED) -> li
             there = shlex.quote(str(each))
             steps += [f"mkdir -p {there}", f"mount -c --bind /proc/self/fd/{number} {there}", f"exec {number}<&-"]
     become = f"exec setpriv --reuid={ORDINARY} --regid={ORDINARY} --clear-groups --inh-caps=-all {shlex.join(command)}"
-    script = " && ".join([*steps, 'cd "$PWD"', become])
+    script = " && ".join(["umask 022", *steps, 'cd "$PWD"', become])
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
 
 
@@ -159,6 +159,7 @@ def test_an_ordinary_user_finds_its_way_out_of_a_checkout_below_closed_folders(p
     for closed in (place / "closed", checkout.parent):
         closed.chmod(0o700)
     way = os.path.relpath("/tmp", checkout)
+    os.umask(0o077)
     command = as_ordinary(["sh", "-c", f"cat ../checkout/file; ls -d {way}"], [checkout])
     ended = subprocess.run(command, capture_output=True, text=True, cwd=checkout, check=False)
     assert (ended.stdout, ended.stderr) == (f"found{way}\n", "")
