@@ -128,6 +128,7 @@ def test_a_preloaded_role_is_a_process_of_its_own(tmp_path: Path, words: list[st
         starter = [sys.executable, "-c", STARTS_PRELOADED, *words]
         done = subprocess.run(starter, cwd=tmp_path, env=variables, stdout=file, stderr=file, timeout=60, check=False)
     assert done.returncode == 0, log.read_text()
+    assert len(log.read_text().splitlines()) == 2, log.read_text()
     shown, exit_code = log.read_text().splitlines()
     assert shown == f"{words} {tmp_path} yes True"
     assert int(exit_code) == code
@@ -139,7 +140,7 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from experiments import preloaded
 role = preloaded.start(["shows_all", *sys.argv[1:]], folder=Path.cwd(), environment=os.environ, log=1)
-while not Path("log").read_text():
+while not Path("log").read_text().endswith("\\n"):
     time.sleep(0.01)
 if sys.argv[1] == "wait":
     assert role.poll() is None
