@@ -23,6 +23,7 @@ from weft.adapters.brokers.rabbitmq import rabbitmq_broker
 from weft.adapters.brokers.redis import redis_broker
 from weft.adapters.brokers.wakeups import LARGEST, decode, encode_parts
 from weft.errors import BrokerDown, Misconfigured
+from weft.ports import Broker
 
 
 @for_each(
@@ -46,6 +47,13 @@ def test_a_wrong_address_is_refused_without_telling_its_password(broker: type, u
     with pytest.raises(Misconfigured, match=r"address of the broker is wrong.*; it must look like") as refused:
         broker(url)
     assert "hush" not in str(refused.value)
+
+
+async def listening(worker: Broker, queue: str) -> None:
+    """Return when the worker is connected, for which it is woken once, and has heard all that there was."""
+    assert await worker.wait({queue}, 60)
+    while await worker.wait({queue}, 0.3):
+        pass
 
 
 async def test_redis_is_told_the_password_and_the_database_of_the_address() -> None:
@@ -130,8 +138,7 @@ async def test_a_queue_that_is_there_in_another_shape_is_used_as_it_is(
 async def test_a_deleted_queue_is_made_again_for_those_who_wait(rabbitmq_server: Server) -> None:
     queue = uuid.uuid4().hex
     worker = rabbitmq_broker(rabbitmq_server.url)
-    while await worker.wait({queue}, 0.3):
-        pass
+    await listening(worker, queue)
     waiting = asyncio.create_task(worker.wait({queue}, 30))
     connection = await aiormq.connect(rabbitmq_server.url)
     channel = await connection.channel()
@@ -147,8 +154,7 @@ async def test_a_deleted_queue_is_made_again_for_those_who_wait(rabbitmq_server:
 
 async def test_a_notification_of_someone_else_wakes_nobody(postgres_server: Server) -> None:
     worker = postgres_broker(postgres_server.url)
-    while await worker.wait({"q"}, 0.3):
-        pass
+    await listening(worker, "q")
     with psycopg.connect(postgres_server.url, autocommit=True) as stranger:
         for nonsense in ("", "hello", "{}", '{"service": "weft"}'):
             stranger.execute("SELECT pg_notify(%s, %s)", [CHANNEL, nonsense])
@@ -158,8 +164,7 @@ async def test_a_notification_of_someone_else_wakes_nobody(postgres_server: Serv
 
 async def test_a_notification_holds_more_queues_than_fit_into_one(postgres_server: Server) -> None:
     bell, worker = postgres_broker(postgres_server.url), postgres_broker(postgres_server.url)
-    while await worker.wait({"q"}, 0.3):
-        pass
+    await listening(worker, "q")
     names = [f"{number:03}-{'x' * 100}" for number in range(200)]
     await bell.ring(dict.fromkeys(names, 1))
     assert await worker.wait({names[0]}, 5)

@@ -1,6 +1,7 @@
 """What becomes of shared limits while Redis is away, and of those that nobody uses any more."""
 
 import itertools
+import time
 
 import pytest
 
@@ -29,11 +30,17 @@ async def test_a_worker_has_its_share_of_a_limit_while_redis_is_away() -> None:
             await each.reserve(["k"])
         server.kill()
         await eventually(lambda: one.degraded and other.degraded)
-        grants = [await one.reserve(["k"]) for _ in range(3)]
+        grants, earliest, latest = [], [], []
+        for _ in range(3):
+            asked = time.monotonic()
+            grants.append(await one.reserve(["k"]))
+            earliest.append(asked + grants[-1].wait_seconds)
+            latest.append(time.monotonic() + grants[-1].wait_seconds)
         assert all(each.granted and each.degraded for each in grants)
-        assert grants[0].wait_seconds > SILENT_SECONDS / 2
-        apart = [b.wait_seconds - a.wait_seconds for a, b in itertools.pairwise(grants)]
-        assert all(0.15 < each < 0.21 for each in apart), apart  # less by what passed between two questions
+        assert grants[0].wait_seconds >= SILENT_SECONDS - one._silence()  # nobody has a share before
+        for (a, b), (first, last) in zip(itertools.pairwise(earliest), itertools.pairwise(latest), strict=True):
+            assert last - a > 0.19, "five a second are its share of ten"
+            assert b - first < 0.21
         await eventually(lambda: one.holds(grants[0]))
         server.start()
         await eventually(lambda: not one.degraded)
