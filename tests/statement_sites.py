@@ -14,7 +14,7 @@ from types import FrameType
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "weft"
 DATABASE_CODE = "src/weft/db/"
-ENGINES = tuple(f"{DATABASE_CODE}{name}.py" for name in ("sqlite", "server", "migrate", "append_only"))
+ENGINES = tuple(f"{DATABASE_CODE}{name}.py" for name in ("sqlite", "server", "migrate", "dialect_options"))
 """What these execute, they do on their own account: to begin and end transactions, and to make and check tables."""
 OF_TRANSACTION = {"execute", "rows", "value"}
 OF_STATEMENT = {"rows", "run", "among", "each"}

@@ -23,7 +23,7 @@ from tests.database_variants import (
     write_recording,
 )
 from tests.statement_recorder import Recorder, normalised
-from tests.statement_sites import DATABASE_CODE, ROOT, function_at, lines_with_statements, written_sites
+from tests.statement_sites import DATABASE_CODE, ENGINES, ROOT, function_at, lines_with_statements, written_sites
 from weft.app import App
 from weft.crawls import host_store
 from weft.db.database import open_database
@@ -143,6 +143,10 @@ async def test_what_a_database_does_to_begin_a_transaction_is_not_the_doing_of_w
 
 def outside_database_code(recorder: Recorder, kind: str) -> set[str]:
     return {site for site in recorder.sites[kind] if not site.startswith(DATABASE_CODE)}
+
+
+def test_the_files_that_execute_statements_on_their_own_account_exist() -> None:
+    assert [path for path in ENGINES if not (ROOT / path).is_file()] == []
 
 
 def test_the_source_shows_which_lines_execute_statements() -> None:
